@@ -1,11 +1,15 @@
 """Build the site: ``make docs`` writes it to ``build/docs``.
 
 The source folder is the repository, so every link between its pages works on the site and in a code browser.
-Cross-links to Python, numpy and PyTorch need their indexes from the network: ``make docs LINKS=1``.
+Links to Python, numpy and PyTorch need the indexes of these sites: ``make docs LINKS=1`` reads them from the network, and
+``make docs LINKS=folder`` from the files ``python.inv``, ``numpy.inv`` and ``torch.inv``.
 """
 
 import os
 import re
+import sys
+import tempfile
+import urllib.request
 from pathlib import Path
 
 from sphinx.application import Sphinx
@@ -43,13 +47,34 @@ autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 add_module_names = False
 
-if os.environ.get("LINKS"):
+# ---------------------------------------------------------------- links to other sites
+
+SITES = {
+    "python": "https://docs.python.org/3",
+    "numpy": "https://numpy.org/doc/stable",
+    "torch": "https://docs.pytorch.org/docs/stable",
+}
+
+
+def index_of(name: str, links: str) -> Path | None:
+    """Return the file with the names that a site explains, or say why its links are left out."""
+    if links != "1":
+        return Path(links).resolve() / f"{name}.inv"
+    path, address = Path(tempfile.mkdtemp()) / f"{name}.inv", f"{SITES[name]}/objects.inv"
+    try:
+        with urllib.request.urlopen(address, timeout=10) as answer:
+            path.write_bytes(answer.read())
+    except OSError as error:
+        reason = getattr(error, "reason", error)
+        print(f"conf.py: no links to {name}, because {address} cannot be read: {reason}.", file=sys.stderr)
+        return None
+    return path
+
+
+if links := os.environ.get("LINKS"):
     extensions.append("sphinx.ext.intersphinx")
-    intersphinx_mapping = {
-        "python": ("https://docs.python.org/3", None),
-        "numpy": ("https://numpy.org/doc/stable", None),
-        "torch": ("https://docs.pytorch.org/docs/stable", None),
-    }
+    indexes = {name: index_of(name, links) for name in SITES}
+    intersphinx_mapping = {name: (SITES[name], str(path)) for name, path in indexes.items() if path}
 
 # ---------------------------------------------------------------- versions
 

@@ -24,7 +24,7 @@ import seqkit as sk
 from seqkit.observe.live import as_html
 
 FIGURES = Path(__file__).resolve().parent / "reference" / "figures"
-MARGIN, WIDTH, HEIGHT = 12, 900, 600
+MARGIN, WIDTH, HEIGHT = 12, 1120, 600
 THEMES = {"": ("#111", "#fff"), "-dark": ("#ddd", "#14181e")}
 PAGE = '<meta charset="utf-8"><body style="margin:{}px;font:13px sans-serif;color:{};background:{}">{}'
 
@@ -74,11 +74,17 @@ def batches(paths: list[str], size: int) -> sk.View[Any]:
 # ---------------------------------------------------------------- the displays
 
 
+def noisy(sample: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    return {**sample, "image": sample["image"] + rng.random()}
+
+
 def explained() -> str:
     images = np.zeros((60_000, 28, 28), "uint8")
     data = sk.collate(image=sk.smap(lambda x: x / 255, images), label=np.zeros(60_000, int))
-    noisy = sk.random_map(augment, sk.add_cache(data, cache_size=10_000), seed=0)
-    loader = sk.DataLoader(noisy, batch_size=128, shuffle=True, num_workers=2, method="thread", seed=3)
+    augmented = sk.random_map(noisy, sk.add_cache(data, cache_size=10_000), seed=0)
+    loader = sk.DataLoader(augmented, batch_size=128, shuffle=True, num_workers=2, method="thread", seed=3)
+    batches = iter(loader)
+    next(batches)  # the drawing shows that workers run, and what the cache holds
     return loader.explain()._repr_html_()
 
 
