@@ -45,6 +45,7 @@ default_role = "py:obj"
 autodoc_typehints = "none"  # the docstrings state types in words
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
+autodoc_mock_imports = ["torch"]  # seqkit.torch is shown without PyTorch
 add_module_names = False
 
 # ---------------------------------------------------------------- links to other sites
@@ -54,27 +55,41 @@ SITES = {
     "numpy": "https://numpy.org/doc/stable",
     "torch": "https://docs.pytorch.org/docs/stable",
 }
+TYPES = [  # linked in tables of parameters
+    *("bool", "callable", "dict", "float", "int", "list", "object", "range", "str", "tuple", "numpy.ndarray"),
+    *("FileNotFoundError", "IndexError", "KeyError", "OSError", "RuntimeError", "TypeError", "ValueError"),
+    *("seqkit.DataLoader", "seqkit.streams.StreamLoader", "seqkit.View"),
+]
 
 
 def index_of(name: str, links: str) -> Path | None:
-    """Return the file with the names that a site explains, or say why its links are left out."""
-    if links != "1":
-        return Path(links).resolve() / f"{name}.inv"
-    path, address = Path(tempfile.mkdtemp()) / f"{name}.inv", f"{SITES[name]}/objects.inv"
+    """Return a file with the names that a site explains, or say why its links are left out."""
+    path, address = Path(links) / f"{name}.inv", f"{SITES[name]}/objects.inv"
     try:
-        with urllib.request.urlopen(address, timeout=10) as answer:
-            path.write_bytes(answer.read())
+        if links == "1":
+            path = Path(tempfile.mkdtemp()) / path.name
+            with urllib.request.urlopen(address, timeout=10) as answer:
+                path.write_bytes(answer.read())
+        return path.resolve(strict=True)
     except OSError as error:
-        reason = getattr(error, "reason", error)
-        print(f"conf.py: no links to {name}, because {address} cannot be read: {reason}.", file=sys.stderr)
+        print(
+            f"conf.py: the pages have no links to {name}. {address if links == '1' else path}: {error}",
+            file=sys.stderr,
+        )
         return None
-    return path
 
 
 if links := os.environ.get("LINKS"):
     extensions.append("sphinx.ext.intersphinx")
     indexes = {name: index_of(name, links) for name in SITES}
     intersphinx_mapping = {name: (SITES[name], str(path)) for name, path in indexes.items() if path}
+    if len(intersphinx_mapping) == len(SITES):
+        numpydoc_xref_param_type = True
+        numpydoc_xref_ignore = "all"
+        numpydoc_xref_aliases = {name.split(".")[-1]: f":obj:`~{name}`" for name in TYPES}
+        numpydoc_xref_aliases["callable"] = ":obj:`callable <callable>`"
+        nitpicky = True  # a name with a dot has a target; a name without one is a parameter
+        nitpick_ignore_regex = [("py:obj", r"[^.]*|(datasets|cloudpickle|WorkerInfo)\..*")]
 
 # ---------------------------------------------------------------- versions
 

@@ -134,7 +134,9 @@ def photograph(page: str, paper: str) -> bytes:
     used = ImageChops.difference(picture, Image.new("RGB", picture.size, paper)).getbbox()
     right, bottom = used[2:] if used else picture.size
     written = io.BytesIO()
-    picture.crop((0, 0, min(right + MARGIN, WIDTH), min(bottom + MARGIN, HEIGHT))).quantize(128).save(written, "PNG")
+    picture.crop((0, 0, min(right + MARGIN, WIDTH), min(bottom + MARGIN, HEIGHT))).quantize(128).save(
+        written, "PNG"
+    )
     return written.getvalue()
 
 

@@ -143,7 +143,9 @@ def test_each_page_is_reached_from_the_index_of_its_room(room):
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_each_page_begins_with_a_sentence(room):
-    paragraphs = {page.name: page.read_text("utf-8").split("\n\n")[1] for page in (ROOT / "docs" / room).glob("*.md")}
+    paragraphs = {
+        page.name: page.read_text("utf-8").split("\n\n")[1] for page in (ROOT / "docs" / room).glob("*.md")
+    }
     assert not [page for page, first in paragraphs.items() if not re.fullmatch(r"[\w`[].*[.:]", first, re.S)]
 
 
