@@ -1,8 +1,8 @@
 """Build the site: ``make docs`` writes it to ``build/docs``.
 
 The source folder is the repository, so every link between its pages works on the site and in a code browser.
-Links to Python, numpy and PyTorch need the indexes of these sites: ``make docs LINKS=1`` reads them from the network, and
-``make docs LINKS=folder`` from the files ``python.inv``, ``numpy.inv`` and ``torch.inv``.
+Links to Python, numpy and PyTorch need the indexes of these sites. ``make docs LINKS=1`` reads them from the
+network, and ``make docs LINKS=folder`` from the files ``python.inv``, ``numpy.inv`` and ``torch.inv``.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Take the pictures of the displays on the reference pages: ``python docs/displays.py``.
 
-Each display is made by a real pipeline over drawn pictures. Chromium draws it twice: ``x.png`` for light pages and
-``x-dark.png`` for dark ones. The displays contain times, so the tests do not compare the pictures.
+Each display is made by a real pipeline over drawn pictures. Chromium draws it twice: ``x.png`` for light
+pages and ``x-dark.png`` for dark ones. The displays contain times, so the tests do not compare the pictures.
 """
 
 from __future__ import annotations
@@ -100,9 +100,8 @@ def profiled(paths: list[str]) -> str:
 
 def watched(paths: list[str]) -> str:
     shown: list[str] = []
-    loop = sk.watch(sk.prefetch(batches(paths, 8), 2, "process"), lambda status: shown.append(as_html(status)),
-                    stages=True, interval=0.2)  # fmt: skip
-    for _ in loop:
+    ahead = sk.prefetch(batches(paths, 8), 2, "process")
+    for _ in sk.watch(ahead, lambda status: shown.append(as_html(status)), stages=True, interval=0.2):
         time.sleep(0.01)  # stands for a training step
     return shown[len(shown) // 2]
 
