@@ -26,6 +26,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 NOTEBOOKS = sorted([*(ROOT / "examples").glob("*.ipynb"), *(ROOT / "docs" / "gallery").glob("*.ipynb")])
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "seqkit").rglob("*.md")])
 FIGURES = sorted((ROOT / "docs" / "reference" / "figures").glob("*.svg"))
+ROOMS = ["explanation", "gallery", "how-to", "reference"]
 REFERENCE = [page for page in PAGES if page.parent.name == "reference" and page.stem != "index"]
 
 
@@ -133,11 +134,19 @@ def test_reference_page_has_an_example_that_checks_something(page):
     assert "assert " in SCRIPTS.get(page, "")
 
 
-@pytest.mark.parametrize("room", ["explanation", "gallery", "how-to", "reference"])
+@pytest.mark.parametrize("room", ROOMS)
 def test_each_page_is_reached_from_the_index_of_its_room(room):
     index = ROOT / "docs" / room / "index.md"
     linked = set(links(index))
     assert not [page.name for page in index.parent.glob("*.md") if page.name not in linked | {"index.md"}]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_each_page_begins_with_a_sentence(room):
+    paragraphs = {
+        page.name: page.read_text("utf-8").split("\n\n")[1] for page in (ROOT / "docs" / room).glob("*.md")
+    }
+    assert not [page for page, first in paragraphs.items() if not re.fullmatch(r"[\w`[].*[.:]", first, re.S)]
 
 
 @pytest.mark.parametrize("page", REFERENCE, ids=name)
