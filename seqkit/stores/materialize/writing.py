@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from itertools import dropwhile
 from os import PathLike, fspath
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -25,17 +27,13 @@ from ...core.view import View
 from ...core.worker import private_memory
 from ...prefetch import prefetch
 from .failed_items import OnError, report_failed, tolerating
-from .npy_writer import NpyWriter
-from .parquet_writer import ParquetWriter
 from .target import Ahead, Target
 
 __all__ = ["write"]
 
 _END: Any = object()
-WRITERS: dict[str, Callable[[View[Any], str, str, int | None], Target]] = {
-    ".npy": NpyWriter,
-    ".parquet": ParquetWriter,
-}
+# Suffix, and the class of its module that writes such files.
+WRITERS = {".npy": "npy_writer.NpyWriter", ".parquet": "parquet_writer.ParquetWriter"}
 
 
 def write(
@@ -59,7 +57,10 @@ def write(
     except (TypeError, ValueError) as error:
         raise type(error)(str(error).replace("prefetch: ", "materialize: ", 1)) from None
     with _alone(f"{path}.partial") as folder:
-        target = WRITERS[_suffix(path)](source, path, folder, chunk_size)
+        module, writer = WRITERS[_suffix(path)].split(".")
+        target: Target = getattr(import_module(f"{__package__}.{module}"), writer)(
+            source, path, folder, chunk_size
+        )
         written = Written(source, target)
         failed = target.start(on_error)
         failed |= _write_missing(written, ahead, on_error, progress)
@@ -76,7 +77,7 @@ def _suffix(path: str) -> str:
 def _checked_path(to: Any) -> str:
     if not isinstance(to, str | PathLike) or not isinstance(fspath(to), str):
         raise TypeError(f"materialize: to must be a path that ends in .npy or .parquet, got {as_given(to)}")
-    path = os.path.abspath(to)
+    path = os.path.abspath(os.path.expanduser(to))
     suffix = _suffix(path)
     if suffix not in WRITERS:
         hint = ELSEWHERE.get(suffix, "")
@@ -158,6 +159,7 @@ def _write_missing(
 ) -> dict[int, str]:
     """Compute the missing items. Return the errors of items that failed, by index, if they are skipped."""
     target, failed = written.target, dict[int, str]()
+    preparing = Thread(target=target.prepare, daemon=True)
     todo = np.flatnonzero(~target.done())
     done = target.n - len(todo)
     with (
@@ -168,8 +170,8 @@ def _write_missing(
         report(done, target.n)
         items = iter(node)
         for k in range(len(todo)):
-            if k == 1:
-                target.prepare()  # while workers compute
+            if k == 1:  # all workers are forked
+                preparing.start()
             try:
                 next(items)
             except EvaluationError as error:
@@ -182,6 +184,8 @@ def _write_missing(
                 _recover(target, i, error, on_error, failed)
             done += 1
             report(done, target.n)
+    if preparing.ident is not None:
+        preparing.join()
     return failed
 
 
