@@ -101,7 +101,8 @@ def test_next_call_computes_only_the_missing_pieces(
     assert same(stored, [make(i) for i in range(N)])
     again = [int(line) for line in log.read_text().split()]
     assert {*before} | {*again} == {*range(N)}
-    assert not {*range(1, 10)} & {*again}
+    # Item 0 and the last one in the file, the one that failed, and the one that each worker had begun.
+    assert len({*before} & {*again}) <= 3 + nworkers
     if nworkers == 0:
         assert again == [0, 49, *range(50, N)]  # the first and the last one in the file are compared
 

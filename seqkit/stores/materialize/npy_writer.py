@@ -2,6 +2,7 @@
 
 import os
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,9 @@ class NpyWriter(Target):
             left[start : start + rows] = data[kept[start : start + rows]]
         left.flush()
         return name
+
+    def prepare(self) -> None:
+        import_module("seqkit.sources.npy")
 
     def view(self) -> View[Any]:
         from ...sources.npy import npy
