@@ -298,7 +298,7 @@ def _as_array(sample: Any, place: Place, i: int) -> Array:
         raise TypeError(f"{what}, of which numpy makes no array: {error}") from error
     if holds_objects(array.dtype):
         raise TypeError(f"{what}; allowed are arrays, numbers and nested lists of them: convert it")
-    if lost_missing(sample, array):
+    if lost_missing(sample, array) or (is_table(sample) and _has_lost_ints(sample, array)):
         raise ValueError(
             f"{what} and holds ints and missing values, or ints beyond 2**53, which would become floats; fill"
             " them, or convert the columns"
@@ -309,6 +309,15 @@ def _as_array(sample: Any, place: Place, i: int) -> Array:
             " a list need one dtype: convert it"
         )
     return array
+
+
+def _has_lost_ints(table: Any, array: Array) -> bool:
+    """Return whether ints of a table became other floats beside floats: missing ones, and large ones."""
+    kinds = table.dtypes if hasattr(type(table), "dtypes") else table.schema.types  # of Arrow
+    are_ints = [str(kind).lower().startswith(("int", "uint")) for kind in kinds]
+    if array.dtype.kind != "f" or array.shape[1:] != (len(are_ints),):
+        return False
+    return not (abs(array[:, are_ints]) < 2.0**53).all()
 
 
 def plain_arrays(samples: Sequence[Any], place: Place) -> list[Array]:

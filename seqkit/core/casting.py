@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .arguments import is_table
-
 __all__ = ["always_holds", "holds", "int_changed", "lost_missing", "not_held"]
 
 DType = np.dtype[Any]
@@ -91,20 +89,9 @@ def int_changed(sample: Any, array: npt.NDArray[Any]) -> Any:
 
 
 def lost_missing(sample: Any, array: npt.NDArray[Any]) -> bool:
-    """Return whether ints of pandas, polars or Arrow became other floats: missing ones, or large ones among
-    the floats of a table.
-    """
-    if array.dtype.kind != "f":
-        return False
-    if not is_table(sample):
-        return _is_int(getattr(sample, "dtype", getattr(sample, "type", "")))
-    kinds = sample.dtypes if hasattr(type(sample), "dtypes") else sample.schema.types  # of Arrow
-    are_ints = list(map(_is_int, kinds))
-    return array.shape[1:] == (len(are_ints),) and not (abs(array[:, are_ints]) < 2.0**53).all()
-
-
-def _is_int(kind: Any) -> bool:
-    return str(kind).lower().startswith(("int", "uint"))
+    """Return whether ints became floats because some are missing, as in a column of pandas or polars."""
+    declared = str(getattr(sample, "dtype", getattr(sample, "type", ""))).lower()
+    return array.dtype.kind == "f" and declared.startswith(("int", "uint"))
 
 
 def _exact_bits(dtype: DType) -> int:

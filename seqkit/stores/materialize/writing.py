@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from itertools import dropwhile
+from operator import call
 from os import PathLike, fspath
-from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from ...core.progress import Progress, reporting
 from ...core.view import View
 from ...core.worker import private_memory
 from ...prefetch import prefetch
+from ...views.smap.smap import smap
 from .failed_items import OnError, report_failed, tolerating
 from .target import Ahead, Target
 
@@ -159,19 +160,19 @@ def _write_missing(
 ) -> dict[int, str]:
     """Compute the missing items. Return the errors of items that failed, by index, if they are skipped."""
     target, failed = written.target, dict[int, str]()
-    preparing = Thread(target=target.prepare, daemon=True)
     todo = np.flatnonzero(~target.done())
     done = target.n - len(todo)
     with (
         ahead(written._take(todo)) as node,
+        prefetch(smap(call, [int, target.prepare]), 1, "thread") as background,
         reporting(progress, "materialize", node) as report,
         tolerating(on_error),
     ):
         report(done, target.n)
-        items = iter(node)
+        items, prepared = iter(node), iter(background)
         for k in range(len(todo)):
-            if k == 1:  # all workers are forked
-                preparing.start()
+            if k == 1:  # all workers are forked, and a thread goes on from `int` to `prepare`
+                next(prepared)
             try:
                 next(items)
             except EvaluationError as error:
@@ -184,8 +185,8 @@ def _write_missing(
                 _recover(target, i, error, on_error, failed)
             done += 1
             report(done, target.n)
-    if preparing.ident is not None:
-        preparing.join()
+        for _ in prepared:
+            pass
     return failed
 
 
