@@ -73,7 +73,8 @@ def csv(
     ------
     ValueError
         If `delimiter` is not one letter. When the file is first read: if a line has too few or too many
-        fields, if two columns have one name, or if the text has another encoding or delimiter.
+        fields, if two columns have one name, if the text has another encoding or delimiter, or if the file
+        ends within quotes.
     LookupError
         If `encoding` is unknown.
     FileNotFoundError
