@@ -389,7 +389,7 @@ def _tensors(value: Any) -> Any:
         return {key: _tensors(part) for key, part in value.items()}
     if isinstance(value, tuple):
         parts = [_tensors(part) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+        return value._make(parts) if hasattr(value, "_make") else type(value)(parts)
     if (
         isinstance(value, np.ndarray)
         and value.dtype.char in _STACKED_BY_NUMPY | {"e"}

@@ -7,6 +7,7 @@ import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from ..core.arguments import is_table
 from ..core.errors import as_given
 from ..core.view import name_of
 
@@ -60,7 +61,7 @@ def as_samples(batch: Any, who: str) -> list[Any]:
     """
     if isinstance(batch, list):
         return batch
-    if hasattr(batch, "columns"):
+    if is_table(batch):
         raise TypeError(f"{who}: a batch must be a list of samples, got a table. Pass list(view(table)).")
     if not isinstance(batch, Iterable) or isinstance(batch, Mapping | str | bytes | bytearray):
         raise TypeError(f"{who}: a batch must be a list of samples, got {as_given(batch)}")

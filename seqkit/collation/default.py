@@ -333,7 +333,8 @@ def _like_sequence(sample: Any, parts: list[Any]) -> Any:
             result = copy.copy(sample)
             result[:] = parts
         else:
-            result = kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+            # `__new__` of a class of named tuples may convert its arguments once more.
+            result = kind._make(parts) if hasattr(kind, "_make") else kind(parts)
         return result if len(result) == len(parts) else plain
     except Exception:
         return plain

@@ -13,6 +13,7 @@ from typing import Any, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
+from ..core.arguments import is_table
 from ..core.casting import always_holds, holds, int_changed, lost_missing, not_held
 from ..core.errors import as_given
 from ..core.view import View
@@ -271,7 +272,10 @@ def _check_names(samples: Sequence[Any], place: Place) -> None:
 
 def _names(sample: Any) -> list[Any]:
     """Return the names of the axes or columns of a table, or of an array with names."""
-    names: Any = getattr(sample, "columns", getattr(sample, "dims", ()))
+    names: Any = sample.dims if hasattr(type(sample), "dims") else ()
+    if is_table(sample):
+        is_arrow = type(sample).__module__.startswith("pyarrow")
+        names = sample.column_names if is_arrow else sample.columns
     labels: Any = getattr(sample, "index", None)
     if hasattr(sample, "iloc") and getattr(labels, "dtype", None) in (object, "str", "string"):
         names = [*names, *labels]  # of a row of a table
@@ -294,14 +298,26 @@ def _as_array(sample: Any, place: Place, i: int) -> Array:
         raise TypeError(f"{what}, of which numpy makes no array: {error}") from error
     if holds_objects(array.dtype):
         raise TypeError(f"{what}; allowed are arrays, numbers and nested lists of them: convert it")
-    if lost_missing(sample, array):
-        raise ValueError(f"{what} and holds ints and missing values, which would become floats; fill them")
+    if lost_missing(sample, array) or (is_table(sample) and _has_lost_ints(sample, array)):
+        raise ValueError(
+            f"{what} and holds ints and missing values, or ints beyond 2**53, which would become floats; fill"
+            " them, or convert the columns"
+        )
     if kind in (list, tuple) and (changed := int_changed(sample, array)) is not None:
         raise ValueError(
             f"{place.who}: {place.at(i)} holds {changed!r}, which does not fit into {array.dtype}; numbers of"
             " a list need one dtype: convert it"
         )
     return array
+
+
+def _has_lost_ints(table: Any, array: Array) -> bool:
+    """Return whether ints of a table became other floats beside floats: missing ones, and large ones."""
+    kinds = table.dtypes if hasattr(type(table), "dtypes") else table.schema.types  # of Arrow
+    are_ints = [str(kind).lower().startswith(("int", "uint")) for kind in kinds]
+    if array.dtype.kind != "f" or array.shape[1:] != (len(are_ints),):
+        return False
+    return not (abs(array[:, are_ints]) < 2.0**53).all()
 
 
 def plain_arrays(samples: Sequence[Any], place: Place) -> list[Array]:

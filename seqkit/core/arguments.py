@@ -30,6 +30,7 @@ __all__ = [
     "check_iterable",
     "check_sequences",
     "int_at_least",
+    "is_table",
     "number_at_least",
     "optional_int",
     "optional_number",
@@ -186,9 +187,18 @@ def check_sequences(value: Any, who: str) -> None:
     Traceback (most recent call last):
     TypeError: mix: sequences must be an iterable of sequences, got {'x': [1, 2]}
     """
-    is_table = hasattr(value, "iloc") and hasattr(value, "columns")  # iterating it gives names
-    if not isinstance(value, Iterable) or isinstance(value, Mapping) or is_table:
+    if not isinstance(value, Iterable) or isinstance(value, Mapping) or is_table(value):
         raise TypeError(f"{who} must be an iterable of sequences, got {value!r}")
+
+
+def is_table(value: Any) -> bool:
+    """Return whether a value is a table of pandas, polars or Arrow. Iterating it gives columns, not rows.
+
+    >>> is_table([{"x": 1}])
+    False
+    """
+    # Not `value.columns`, which may be a cell of a row of pandas, and which polars computes for a LazyFrame.
+    return hasattr(type(value), "columns") and hasattr(type(value), "shape")
 
 
 def as_sequences(given: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import tarfile
 import zipfile
@@ -27,6 +28,7 @@ __all__ = ["tar_members", "zip_members"]
 Member = tuple[str, bytes]
 
 ENCRYPTED = 1  # a bit in the flags of a member of a zip archive
+APPLE = re.compile(r"(^|/)\._[^/]*$").search  # such as ._a.jpg beside a.jpg
 COMPRESSION = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 
 
@@ -45,7 +47,8 @@ def zip_members(path: str | PathLike[str], pattern: str = "*", *, per_thread: bo
     Returns
     -------
     View
-        In the order of the archive. A name that occurs twice is in the view twice. Folders are left out.
+        In the order of the archive. A name that occurs twice is in the view twice. Folders are left out, and
+        so are the files that macOS adds, such as ``._a.jpg`` beside ``a.jpg``.
 
     Raises
     ------
@@ -84,7 +87,7 @@ def _zip_directory(path: str, pattern: str) -> list[tuple[str, int]]:
         infos = archive.infolist()
     members = []
     for number, info in enumerate(infos):
-        if info.is_dir() or not fnmatch(info.filename, pattern):
+        if info.is_dir() or not _matches(info.filename, pattern):
             continue
         if info.flag_bits & ENCRYPTED:
             raise ValueError(
@@ -133,7 +136,8 @@ def tar_members(
     -------
     View
         In the order of the archive. A name that occurs twice is in the view twice. A hard link has the bytes
-        of its file. Folders and devices are left out.
+        of its file. Folders and devices are left out, and so are the files that macOS adds, such as
+        ``._a.jpg`` beside ``a.jpg``.
 
     Raises
     ------
@@ -181,7 +185,7 @@ def _tar_directory(path: str, pattern: str, report: Report) -> Iterator[tuple[st
             places[info.name] = info.offset_data, info.size
         elif info.islnk() and info.linkname in places:  # a second name of a file before it
             places[info.name] = places[info.linkname]
-        if not fnmatch(info.name, pattern):
+        if not _matches(info.name, pattern):
             continue
         if info.issym() or (info.islnk() and info.linkname not in places):
             _refuse_link(info.name, path, "tar_members")
@@ -255,6 +259,11 @@ def _read_tar(file: BinaryIO, member: tuple[str, int, int]) -> Member:
 def _check_pattern(pattern: Any, who: str) -> None:
     if not isinstance(pattern, str):
         raise TypeError(f"{who}: pattern must be a str such as '*.jpg', got {pattern!r}")
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """Does a name match, and is it not the attributes of another file, as macOS adds them to archives?"""
+    return fnmatch(name, pattern) and (not APPLE(name) or bool(APPLE(pattern)))
 
 
 def _check_found(members: list[Any], pattern: str, path: str, who: str) -> None:

@@ -8,9 +8,10 @@ import csv as standard
 import gzip
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
+from itertools import chain
 from os import PathLike
 from typing import Any
 
@@ -39,6 +40,7 @@ FLOAT = re.compile(
 ).fullmatch
 WIDEST = 2**63
 LARGE_BLOCK = 2**30  # bytes that pyarrow reads at a time if its 1 MiB is too little
+END = "the end of the file"  # a last line, which an open quote takes for text
 EXACT = 2**53  # larger ints may have no float of their value
 
 
@@ -71,7 +73,8 @@ def csv(
     ------
     ValueError
         If `delimiter` is not one letter. When the file is first read: if a line has too few or too many
-        fields, if two columns have one name, or if the text has another encoding or delimiter.
+        fields, if two columns have one name, if the text has another encoding or delimiter, or if the file
+        ends within quotes.
     LookupError
         If `encoding` is unknown.
     FileNotFoundError
@@ -138,6 +141,8 @@ def _read_with_arrow(path: str, delimiter: str, encoding: str) -> Any:
     from pyarrow import ArrowInvalid
     from pyarrow import csv as arrow
 
+    if sum(block.count(b'"') for block in _blocks(path)) % 2:  # pyarrow accepts an open quote at the end
+        return _read_plain(path, delimiter, encoding)
     # A field in quotes may contain line breaks. A line must fit into a block.
     parse = arrow.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     read = partial(arrow.read_csv, path, arrow.ReadOptions(encoding=encoding), parse)
@@ -176,16 +181,22 @@ def _is_doubtful(values: Any, has_odd_ints: Callable[[], bool]) -> bool:
 
 def _has_odd_ints(path: str, delimiter: str) -> bool:
     """May there be ints with leading zeros, or hexadecimal ones?"""
-    import pyarrow as pa
-
     odd = re.compile(rb'0(?:(?<=[\n\r"%s]0)[0-9]|[xX])' % re.escape(delimiter.encode()))
     last = b"\n"
-    with pa.input_stream(path) as file:  # decompressed
-        while block := file.read(1 << 20):
-            if odd.search(last + block):
-                return True
-            last = block[-2:]
+    for block in _blocks(path):
+        if odd.search(last + block):
+            return True
+        last = block[-2:]
     return False
+
+
+def _blocks(path: str) -> Iterator[bytes]:
+    """Yield the content of a file, decompressed."""
+    import pyarrow as pa
+
+    with pa.input_stream(path) as file:
+        while block := file.read(1 << 20):
+            yield block
 
 
 def _as_written(texts: Any, values: Any) -> Any:
@@ -211,16 +222,19 @@ def _read_plain(path: str, delimiter: str, encoding: str) -> Any:
     opened = openers.get(os.path.splitext(path)[1], open)
     standard.field_size_limit(2**31 - 1)  # texts may be longer than the 128 KiB that Python allows
     with opened(path, "rt", encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline="") as file:
-        lines = standard.reader(file, delimiter=delimiter)
-        names = next((line for line in lines if line), None)
-        if names is None:
-            raise ValueError(f"csv: {path} is empty, but needs a line with the names of its columns")
-        check_names(names, path, "csv")
-        rows = [line for line in lines if line]
-        if wrong := [row for row in rows if len(row) != len(names)]:
-            raise ValueError(
-                f"csv: each line of {path} needs {len(names)} fields, got {len(wrong[0])} in {wrong[0]!r}"
-            )
+        rows = [line for line in standard.reader(chain(file, [END]), delimiter=delimiter) if line]
+    last = rows.pop()
+    if last != [END]:
+        text = last[-1].removesuffix(END)[:40]
+        raise ValueError(f"csv: {path} ends within quotes, which begin before {text!r}. Was it cut short?")
+    if not rows:
+        raise ValueError(f"csv: {path} is empty, but needs a line with the names of its columns")
+    names, *rows = rows
+    check_names(names, path, "csv")
+    if wrong := [row for row in rows if len(row) != len(names)]:
+        raise ValueError(
+            f"csv: each line of {path} needs {len(names)} fields, got {len(wrong[0])} in {wrong[0]!r}"
+        )
     columns = zip(*rows, strict=True) if rows else [()] * len(names)
     return names, DictRows({name: _typed(texts) for name, texts in zip(names, columns, strict=True)}, path)
 

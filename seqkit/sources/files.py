@@ -155,7 +155,7 @@ def is_pointer(path: str) -> bool:
 
 
 def as_path(path: Any, who: str) -> str:
-    """Return a path as a str.
+    """Return a path as a str, with the folder of the user in place of ``~``.
 
     >>> as_path(3, "npy")
     Traceback (most recent call last):
@@ -164,7 +164,7 @@ def as_path(path: Any, who: str) -> str:
     name = path if isinstance(path, str) else fspath(path) if isinstance(path, PathLike) else None
     if not isinstance(name, str):
         raise TypeError(f"{who}: path must be a str or a path, got {path!r}")
-    return name
+    return os.path.expanduser(name)
 
 
 def existing(path: str | PathLike[str], who: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..core.view import View
-from .columns import as_names, choose
+from .columns import as_names, choose, warn_if_packed
 from .files import existing
 from .per_process import PerProcess
 
@@ -47,6 +47,11 @@ def hdf5(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> 
     KeyError, ValueError
         When the file is first opened: if a name does not exist, if lengths differ, or if a link leads
         nowhere.
+
+    Notes
+    -----
+    Numbers are read as they are stored. A warning names the attributes ``scale_factor`` and ``add_offset`` of
+    NetCDF, which are not applied.
 
     Examples
     --------
@@ -97,6 +102,7 @@ def _column(file: Any, key: str) -> Any:
             f"hdf5: {key!r} holds references, which mean nothing outside the file. Choose other names."
         )
     _check_sources(dataset)
+    warn_if_packed("hdf5", file.filename, key, dataset.attrs)
     return Hdf5Rows(dataset)
 
 

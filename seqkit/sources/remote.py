@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from glob import has_magic
@@ -27,7 +28,8 @@ def remote(
     Parameters
     ----------
     url : str
-        A file, or a glob pattern, such as ``"s3://bucket/photos/*.jpg"``. Files are listed now.
+        A file, or a glob pattern, such as ``"s3://bucket/photos/*.jpg"``. Files are listed now. Hidden files
+        are left out.
     read : callable, optional
         Called with an open binary file, returns the item. None (the default): items are the bytes.
     storage_options : mapping, optional
@@ -68,7 +70,9 @@ def remote(
     fs, path = url_to_fs(url, **options)
     if has_magic(path) and not fs.exists(path):
         found = fs.glob(path, detail=True)
-        paths = sorted((name for name in found if found[name]["type"] != "directory"), key=natural)
+        start = len(re.split(r"[*?\[{]", path)[0])
+        shown = [name for name in found if "/." in path[start - 1 :] or "/." not in f"/{name[start:]}"]
+        paths = sorted((name for name in shown if found[name]["type"] != "directory"), key=natural)
     else:
         paths = [path] if fs.isfile(path) else []
     if not paths:

@@ -63,6 +63,8 @@ def type_of(value: Any) -> Type:
     """
     kind = type(value)
     if value is None or kind in (float, bool, str, bytes):
+        if kind is str and not value.isascii():
+            _check_text(value)
         return None if value is None else kind.__name__
     if kind is int:
         if not -(2**63) <= value < 2**63:
@@ -105,14 +107,26 @@ def _within(place: str, part: Any) -> Type:
 
 def _type_of_elements(values: list[Any]) -> Type:
     kinds = set(map(type, values))
-    if kinds == {float} or kinds == {str}:
-        return kinds.pop().__name__
+    if kinds == {str}:
+        _check_text("".join(values))
+        return "str"
+    if kinds == {float}:
+        return "float"
     if kinds == {int} and min(values) >= -(2**63) and max(values) < 2**63:
         return "int"
     found: Type = None
     for k, value in enumerate(values):
         found = _joined_at(k, found, _within(f"[{k}]", value), widens=True)
     return found
+
+
+def _check_text(text: str) -> None:
+    """Refuse text that is not Unicode, such as the name of a file in another encoding."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        wrong = text[error.start : error.start + 1]
+        raise ValueError(f"text with {wrong!r} is no UTF-8. Use bytes, such as os.fsencode(name)") from None
 
 
 def _dtype(dtype: np.dtype[Any]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..core.view import View
-from .columns import as_names, choose
+from .columns import as_names, choose, warn_if_packed
 from .files import existing
 from .per_process import PerProcess
 
@@ -51,6 +51,9 @@ def zarr(store: str | PathLike[str], name: str | Sequence[str] | None = None) ->
     A row decodes its whole chunk or shard, which is kept until a row of another one is read. Chunks of more
     than 64 MiB are not kept: each row is read alone. See `shuffle_groups`.
 
+    Numbers are read as they are stored. A warning names the attributes ``scale_factor`` and ``add_offset`` of
+    xarray, which are not applied.
+
     Examples
     --------
     >>> import numpy as np, zarr as library
@@ -74,22 +77,24 @@ def _open(store: str, name: Any) -> Any:
         )
     # Consolidated metadata do not know what was appended or created since they were written.
     node: Any = zarr.open(store, mode="r", use_consolidated=False)
+    rows = partial(_rows, store)
     if not hasattr(node, "keys"):
         if name is not None:
             raise ValueError(
                 f"zarr: {store} is an array and no group, so it has no {name!r}. Leave name out."
             )
-        return _rows(node) if node.shape else choose("zarr", store, None, [], _rows)
+        return rows(node) if node.shape else choose("zarr", store, None, [], rows)
     if name is None:
         known = [key for key in node if hasattr(node[key], "shape")] or list(node)
     else:
         known = [key for key, item in node.members(max_depth=None) if hasattr(item, "shape")]
-    return choose("zarr", store, name, known, lambda key: _rows(node[key]))
+    return choose("zarr", store, name, known, lambda key: rows(node[key]))
 
 
-def _rows(node: Any) -> Any:
+def _rows(store: str, node: Any) -> Any:
     if not hasattr(node, "shape"):
         raise ValueError(f"zarr: {node.name!r} is a group and no array. It has {list(node)}. Pass a name.")
+    warn_if_packed("zarr", store, node.name, node.attrs)
     return ZarrRows(node) if node.shape else None
 
 

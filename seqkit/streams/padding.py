@@ -70,7 +70,7 @@ def fields(value: tuple[Any, ...]) -> Iterable[Any]:
 
 def like(value: tuple[Any, ...], parts: list[Any]) -> Any:
     """Return a tuple of the same type with other parts."""
-    return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    return value._make(parts) if hasattr(value, "_make") else type(value)(parts)
 
 
 def is_tensor(value: Any) -> bool:

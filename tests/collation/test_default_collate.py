@@ -461,6 +461,15 @@ def test_named_tuples_of_different_fields_are_refused():
         default_collate([Point(1, 2), Size(1, 2)])
 
 
+class Doubled(NamedTuple("Doubled", [("x", int)])):
+    def __new__(cls, x: int) -> Doubled:
+        return super().__new__(cls, 2 * x)
+
+
+def test_named_tuple_is_not_converted_once_more() -> None:
+    assert repr(default_collate([Doubled(1), Doubled(2)])) == "Doubled(x=array([2, 4]))"
+
+
 # -------------------------------------------------------------------- refusals
 
 
@@ -779,6 +788,33 @@ def test_tables_are_stacked_only_if_their_names_agree() -> None:
         for function in (default_collate, sk.Stack()):
             with pytest.raises(ValueError, match=r"batch\[1\] has the names \['b', 'a'\]"):
                 function(samples)
+
+
+TABLES: dict[str, Any] = {
+    "pandas": lambda pd, columns: pd.DataFrame(columns),
+    "polars": lambda pl, columns: pl.DataFrame(columns),
+    "pyarrow": lambda pa, columns: pa.table(columns),
+    "batch": lambda pa, columns: pa.record_batch(columns),
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_tables_of_all_libraries_are_stacked_alike(kind: str) -> None:
+    library = pytest.importorskip("pyarrow" if kind == "batch" else kind)
+
+    def table(**columns: Any) -> Any:
+        return TABLES[kind](library, columns)
+
+    large = 2**53 + 1
+    same(
+        default_collate([table(x=[1, large], y=[3, 4]), table(x=[5, 6], y=[7, 8])]),
+        np.array([[[1, 3], [large, 4]], [[5, 7], [6, 8]]]),
+    )
+    same(default_collate([table(x=[1], y=[np.nan])] * 2), np.array([[[1, np.nan]]] * 2))
+    with pytest.raises(ValueError, match=r"batch\[1\] has the names \['y', 'x'\]"):
+        default_collate([table(x=[1], y=[2]), table(y=[2], x=[1])])
+    with pytest.raises(ValueError, match=r"batch\[1\] is of type \w+ and holds ints .* beyond 2\*\*53"):
+        default_collate([table(x=[1], y=[0.5]), table(x=[large], y=[0.5])])
 
 
 @pytest.mark.parametrize("function", [default_collate, sk.Stack(), sk.Pad()])

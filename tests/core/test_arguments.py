@@ -94,6 +94,16 @@ def test_sequences_must_be_an_iterable_and_not_a_mapping(value: Any) -> None:
         check_sequences(value, "mix: sequences")
 
 
+@pytest.mark.parametrize(
+    ("library", "name"),
+    [("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "table"), ("pyarrow", "record_batch")],
+)
+def test_sequences_must_not_be_the_columns_of_a_table(library: str, name: str) -> None:
+    table = getattr(pytest.importorskip(library), name)({"x": [1, 2]})
+    with pytest.raises(TypeError, match="mix: sequences must be an iterable of sequences"):
+        check_sequences(table, "mix: sequences")
+
+
 async def fetch(*_: Any) -> int:
     return 1
 

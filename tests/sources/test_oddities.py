@@ -687,6 +687,21 @@ def _(folder: Path) -> Any:
     return lambda: sources.tar_members(path), [(name, b"1") for name in names]
 
 
+FROM_MACOS = ["._b", "a", "b", "x/._a", "__MACOSX/._a"]
+
+
+@cell("tar", "attributes of macOS")
+def _(folder: Path) -> Any:
+    path = tar(folder, *((name, b"1") for name in FROM_MACOS))
+    return lambda: sources.tar_members(path), [("a", b"1"), ("b", b"1")]
+
+
+@cell("tar", "attributes of macOS by their name")
+def _(folder: Path) -> Any:
+    path = tar(folder, *((name, b"1") for name in FROM_MACOS))
+    return lambda: sources.tar_members(path, "*/._a"), [("x/._a", b"1"), ("__MACOSX/._a", b"1")]
+
+
 @cell("tar", "late members")
 def _(folder: Path) -> Any:
     first, second = tar(folder, ("a", b"1" * 600)), tar(folder, ("b", b"2"), name="b.tar")
@@ -755,6 +770,14 @@ def _(folder: Path) -> Any:
             archive.writestr(f"d/é{method}", b"1" * 99, method)
     (folder / "a.zip").write_bytes(b"#!/bin/sh\n" + data.getvalue() + b"\0" * 10)
     return lambda: sources.zip_members(folder / "a.zip"), [(f"d/é{method}", b"1" * 99) for method in methods]
+
+
+@cell("zip", "attributes of macOS")
+def _(folder: Path) -> Any:
+    with zipfile.ZipFile(folder / "a.zip", "w") as archive:
+        for name in FROM_MACOS:
+            archive.writestr(name, "1")
+    return lambda: sources.zip_members(folder / "a.zip"), [("a", b"1"), ("b", b"1")]
 
 
 @cell("zip", "password")
@@ -1484,6 +1507,10 @@ csv_cell("equal names", "a,a\n1,2\n", refused(r"a\.csv need different names, got
 csv_cell("name without text", 'a,""\n1,2\n', [{"a": 1, "": 2}])
 csv_cell("too many fields", "a,b\n1,2,3\n4,5,6\n", refused(r"a\.csv"))
 csv_cell("one line with too many fields", "a,b\n1,2\n4,5,6\n", refused(r"a\.csv"))
+csv_cell("open quote", 'a,b\n1,"x\n2,y\n', refused(r"a\.csv ends within quotes", r"begin before 'x\\n2,y"))
+csv_cell("open quote in a name", 'a,"b\n1,x\n', refused(r"a\.csv ends within quotes"))
+csv_cell("open quote before a number", 'a\n1\n"2', refused(r"a\.csv ends within quotes"))
+csv_cell("quote that is text", 'a,b\n20" pipe,1\n', [{"a": '20" pipe', "b": 1}])
 csv_cell("no rows", "a,b\n", [])
 csv_cell("empty file", "", refused(r"a\.csv"))
 csv_cell("Latin-1", "a\né\n".encode("latin-1"), refused(r"a\.csv is not utf-8", "encoding='latin-1'"))
@@ -1843,6 +1870,20 @@ def test_file_without_the_mark_of_its_end_is_read_with_a_warning(make: Any, n: i
     path = make(tmp_path)
     with pytest.warns(RuntimeWarning, match=f"{re.escape(str(path))} has no mark at its end"):
         assert len(sk.read(path)) == n
+
+
+@pytest.mark.parametrize("name", ["a.h5", "a.zarr"])
+def test_numbers_that_need_a_scale_are_read_with_a_warning(name: str, tmp_path: Path) -> None:
+    path, packed = tmp_path / name, np.array([3, 4], "i2")
+    if name == "a.h5":
+        with pytest.importorskip("h5py").File(path, "w") as file:
+            file["t"] = packed
+            file["t"].attrs["scale_factor"] = 0.5
+    else:
+        array = pytest.importorskip("zarr").create_group(path).create_array("t", data=packed)
+        array.attrs["scale_factor"] = 0.5
+    with pytest.warns(UserWarning, match=f"'/?t' in {path} is read as stored.* scale_factor=0.5"):
+        assert list(sk.read(path)) == [3, 4]
 
 
 def test_whole_arrow_stream_is_read_without_a_warning(tmp_path: Path) -> None:

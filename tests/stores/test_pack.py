@@ -375,6 +375,14 @@ def test_foreign_and_damaged_files_are_refused(tmp_path, change, why):
         load_packed(damaged(path, change))
 
 
+def test_items_of_a_dtype_of_another_library_keep_it(tmp_path):
+    rational = pytest.importorskip("numpy._core._rational_tests").rational  # as bfloat16 of ml_dtypes
+    for source in ([np.array([1, 2], rational)], np.array([[1, 2]], rational)):
+        pack(source).save(tmp_path / "a")
+        (item,) = load_packed(tmp_path / "a")
+        assert (item.dtype, item.tolist()) == (np.dtype(rational), [rational(1), rational(2)])
+
+
 def test_a_file_with_inconsistent_positions_is_refused(tmp_path):
     path = tmp_path / "packed"
     pack(["some", "text"]).save(path)
@@ -408,7 +416,7 @@ def test_arrays_are_pickled_out_of_band():
     assert pickle.loads(pickled, buffers=buffers)[77] == "00077"
 
 
-@pytest.mark.parametrize("start", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("start", ["fork", "spawn", pytest.param("forkserver", marks=pytest.mark.stress)])
 def test_workers_read_packed_items(start, tmp_path):
     packed = pack([Point(i) for i in range(20)])
     pack([np.full(3, i) for i in range(20)]).save(tmp_path / "packed")
@@ -443,7 +451,7 @@ with sk.prefetch(pack(items), 2, "process", context=CONTEXT) as ahead:
 """
 
 
-@pytest.mark.parametrize("start", ["spawn", "forkserver"])
+@pytest.mark.parametrize("start", ["spawn", pytest.param("forkserver", marks=pytest.mark.stress)])
 def test_classes_of_the_main_script_travel_with_the_items(start, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.replace("CONTEXT", repr(start)))

@@ -111,7 +111,7 @@ def add_cache(
         raise ValueError("add_cache: key needs a store, got store=None")
     if cache_size is None and cache is None and max_bytes is None:
         cache_size = 1
-    path = None if store is None else os.path.abspath(store)
+    path = None if store is None else os.path.abspath(os.path.expanduser(store))
     return sized(
         AddCache(as_view(arr, "add_cache"), CacheSettings(cache_size, cache, policy, max_bytes, path, key))
     )

@@ -2,15 +2,16 @@
 
 import os
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ...core.arguments import is_table
 from ...core.casting import int_changed, lost_missing
 from ...core.view import View
 from ...sources.handles import Handles
-from ...sources.npy import npy
 from .journal import write_all
 from .target import Ahead, Target
 
@@ -38,6 +39,11 @@ class NpyWriter(Target):
                 f"materialize: .npy needs numbers or arrays of numbers, got {kind}. Use .parquet for dicts,"
                 " tuples and text."
             )
+        if array.dtype.type.__module__ != "numpy":
+            raise TypeError(
+                f"materialize: a .npy file does not say that its numbers are {array.dtype}. Convert items to"
+                " a dtype of numpy, such as float32."
+            )
         self._dtype, self._shape = array.dtype, array.shape
         with open(self.within("data.npy"), "wb") as file:
             _write_header(file, self.n, array)
@@ -61,7 +67,7 @@ class NpyWriter(Target):
             item, int | float | complex | str | bytes | list | np.ndarray | np.generic
         ) and not (hasattr(item, "__array__")):
             return None
-        if hasattr(item, "mask") or hasattr(item, "unit") or hasattr(item, "units"):
+        if is_table(item) or hasattr(item, "mask") or hasattr(item, "unit") or hasattr(item, "units"):
             return None
         try:
             array = np.asarray(item)
@@ -116,7 +122,12 @@ class NpyWriter(Target):
         left.flush()
         return name
 
+    def prepare(self) -> None:
+        import_module("seqkit.sources.npy")
+
     def view(self) -> View[Any]:
+        from ...sources.npy import npy
+
         return npy(self.path)
 
 

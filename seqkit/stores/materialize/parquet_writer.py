@@ -5,7 +5,8 @@ import os
 import shutil
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from importlib.util import find_spec
 from itertools import dropwhile
 from typing import Any
 
@@ -37,18 +38,23 @@ class ParquetWriter(Target):
                 f"materialize: .parquet needs dicts or tuples, got {type(first).__name__}. Use .npy for"
                 " numbers and arrays, or return {'x': item}."
             )
+        if find_spec("pyarrow") is None:
+            raise ImportError("materialize: .parquet needs pyarrow. Install it: pip install pyarrow")
         self._journal = Journal(self.folder)
         self._kind: Any = None
         self._kind = self._type_of(self.first, first)
+        self._compared = is_complete(self._kind)  # when items are put
 
     def resume(self, kind: Any) -> None:
         self._journal = Journal(self.folder)
         self._kind = kind
+        self._compared = is_complete(kind)
 
     def prepare(self) -> None:
-        import pyarrow.parquet
+        with suppress(Exception):  # `complete` raises it
+            import pyarrow.parquet
 
-        pyarrow.array([])  # imports pandas, if it is installed
+            pyarrow.array([])  # imports pandas, if it is installed
 
     def stored(self, i: int) -> Any:
         return Records.of(self.folder, self.n).read([i])[0]
@@ -145,8 +151,9 @@ class Parts(View[int]):
 
         indices = self._pieces[k]
         items = self._records.read(indices)
-        for i, item in zip(indices, items, strict=True):
-            self._target._type_of(i, item)
+        if not self._target._compared:
+            for i, item in zip(indices, items, strict=True):
+                self._target._type_of(i, item)
         try:
             rows = encoded(self._kind, items)
         except Exception as error:  # name the first item that does not fit

@@ -127,7 +127,7 @@ class Target(ABC):
         return item
 
     def prepare(self) -> None:  # noqa: B027
-        """Do what `complete` needs and takes time."""
+        """Import what `complete` and `view` need, in another thread while workers compute."""
 
     @abstractmethod
     def type(self) -> Any:

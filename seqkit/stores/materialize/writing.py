@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from itertools import dropwhile
+from operator import call
 from os import PathLike, fspath
 from typing import Any
 
@@ -24,18 +26,15 @@ from ...core.progress import Progress, reporting
 from ...core.view import View
 from ...core.worker import private_memory
 from ...prefetch import prefetch
+from ...views.smap.smap import smap
 from .failed_items import OnError, report_failed, tolerating
-from .npy_writer import NpyWriter
-from .parquet_writer import ParquetWriter
 from .target import Ahead, Target
 
 __all__ = ["write"]
 
 _END: Any = object()
-WRITERS: dict[str, Callable[[View[Any], str, str, int | None], Target]] = {
-    ".npy": NpyWriter,
-    ".parquet": ParquetWriter,
-}
+# Suffix, and the class of its module that writes such files.
+WRITERS = {".npy": "npy_writer.NpyWriter", ".parquet": "parquet_writer.ParquetWriter"}
 
 
 def write(
@@ -59,7 +58,10 @@ def write(
     except (TypeError, ValueError) as error:
         raise type(error)(str(error).replace("prefetch: ", "materialize: ", 1)) from None
     with _alone(f"{path}.partial") as folder:
-        target = WRITERS[_suffix(path)](source, path, folder, chunk_size)
+        module, writer = WRITERS[_suffix(path)].split(".")
+        target: Target = getattr(import_module(f"{__package__}.{module}"), writer)(
+            source, path, folder, chunk_size
+        )
         written = Written(source, target)
         failed = target.start(on_error)
         failed |= _write_missing(written, ahead, on_error, progress)
@@ -76,7 +78,7 @@ def _suffix(path: str) -> str:
 def _checked_path(to: Any) -> str:
     if not isinstance(to, str | PathLike) or not isinstance(fspath(to), str):
         raise TypeError(f"materialize: to must be a path that ends in .npy or .parquet, got {as_given(to)}")
-    path = os.path.abspath(to)
+    path = os.path.abspath(os.path.expanduser(to))
     suffix = _suffix(path)
     if suffix not in WRITERS:
         hint = ELSEWHERE.get(suffix, "")
@@ -162,14 +164,15 @@ def _write_missing(
     done = target.n - len(todo)
     with (
         ahead(written._take(todo)) as node,
+        prefetch(smap(call, [int, target.prepare]), 1, "thread") as background,
         reporting(progress, "materialize", node) as report,
         tolerating(on_error),
     ):
         report(done, target.n)
-        items = iter(node)
+        items, prepared = iter(node), iter(background)
         for k in range(len(todo)):
-            if k == 1:
-                target.prepare()  # while workers compute
+            if k == 1:  # all workers are forked, and a thread goes on from `int` to `prepare`
+                next(prepared)
             try:
                 next(items)
             except EvaluationError as error:
@@ -182,6 +185,8 @@ def _write_missing(
                 _recover(target, i, error, on_error, failed)
             done += 1
             report(done, target.n)
+        for _ in prepared:
+            pass
     return failed
 
 

@@ -69,7 +69,9 @@ def _is_plain_array(value: Any) -> bool:
     if type(value) not in (np.ndarray, np.memmap):
         return False
     dtype = value.dtype
-    return not dtype.hasobject and dtype.itemsize > 0 and dtype.metadata is None  # a pickle keeps metadata
+    # A pickle keeps metadata, and dtypes of other libraries, such as bfloat16.
+    is_known = dtype.metadata is None and dtype.type.__module__ == "numpy"
+    return is_known and not dtype.hasobject and dtype.itemsize > 0
 
 
 class _NumberBuilder:

@@ -112,7 +112,7 @@ def load_packed(path: str | os.PathLike[str]) -> Pack[Any]:
 def _absolute(path: Any, who: str) -> str:
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"{who}: path must be a path, got {as_given(path)}")
-    return os.path.abspath(path)
+    return os.path.abspath(os.path.expanduser(path))
 
 
 class Pack(View[T]):
