@@ -30,6 +30,7 @@ __all__ = [
     "check_iterable",
     "check_sequences",
     "int_at_least",
+    "is_table",
     "number_at_least",
     "optional_int",
     "optional_number",
@@ -177,6 +178,11 @@ def refuse_async(value: Any, who: str) -> None:
             " awaited. Wrap it, for example lambda x: asyncio.run(f(x)), and use"
             " prefetch(..., method='thread') to wait for many items at the same time"
         )
+
+
+def is_table(value: Any) -> bool:
+    """Return whether a value is a table of any library. Iterating it gives columns or their names."""
+    return hasattr(value, "columns") and hasattr(value, "shape")
 
 
 def check_sequences(value: Any, who: str) -> None:

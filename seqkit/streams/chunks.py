@@ -25,6 +25,7 @@ from itertools import count
 from time import monotonic_ns
 from typing import Any, Literal, NamedTuple
 
+from ..core.arguments import is_table
 from ..core.errors import EndOfSequence, EvaluationError, RemoteError, seterr, summary
 from ..core.indices import UNKNOWN
 from ..core.set_epoch import listeners
@@ -111,11 +112,10 @@ class Opener:
 
     def _opened(self, stream: Any, **start: int) -> Iterable[Any]:
         opened = self.open_fn(stream, **start)
-        is_table = hasattr(opened, "columns") and hasattr(opened, "shape")
-        if is_table or isinstance(opened, Mapping):
+        if is_table(opened) or isinstance(opened, Mapping):
             raise TypeError(
                 f"open_fn must return an iterable of chunks, got a {type(opened).__name__}, which gives its"
-                f" {'columns' if is_table else 'keys'}. Return [table], or seqkit.view(table) for its rows."
+                f" {'columns' if is_table(opened) else 'keys'}. Return [table], or seqkit.view(table) for its rows."
             )
         return opened
 
@@ -223,6 +223,11 @@ class StreamsOfThread:
         try:
             order = None if key.has_item else self._order
             stream = self._opener.open(key.item if order is None else order.item(key.number), key.chunk)
+            if any(stream.items is other.items for other in self._open.values()):
+                raise RuntimeError(
+                    "open_fn returned the iterator of another stream, which is still open. Return a new"
+                    " iterator each time."
+                )
         except BaseException as error:
             self._fail(key, key.chunk, error)
         self._open[key.number] = stream

@@ -166,7 +166,7 @@ def test_bad_arguments_are_refused() -> None:
 
 
 def test_repr_shows_the_steps() -> None:
-    assert repr(Stream([1]).smap(abs).batch(2)) == "Stream(batch of Stream(smap of Stream(list)))"
+    assert repr(Stream([1]).smap(abs).batch(2)) == "Stream(batch of Stream(smap(abs, Stream(list))))"
     assert repr(Stream(squares)) == "Stream(squares)"
 
 
@@ -185,11 +185,27 @@ def test_a_failing_item_costs_a_batch_no_other_item() -> None:
     assert isinstance(read[1], sk.EvaluationError)
 
 
-def test_a_part_goes_on_after_a_failing_item() -> None:
-    for part, items in [(0, [0, 2, 6, 8]), (1, [1, 3, 5, 7])]:
-        read = drawn(iter(_failing_at(4, 9).split(part, 2)), Exception)
-        assert [item for item in read if isinstance(item, int)] == items
-        assert isinstance(read[2], sk.EvaluationError)
+@pytest.mark.parametrize("step", [lambda s: s, lambda s: s.filter(lambda x: x >= 0)])
+def test_a_failing_item_is_an_error_of_its_part(step: Any) -> None:
+    for part, items in [(0, [0, 2, "error", 6, 8]), (1, [1, 3, 5, 7])]:
+        read = drawn(iter(step(_failing_at(4, 9)).split(part, 2)), Exception)
+        assert ["error" if isinstance(item, sk.EvaluationError) else item for item in read] == items
+
+
+def test_a_part_calls_no_function_for_items_of_others() -> None:
+    called: list[int] = []
+    assert list(Stream(range(9)).smap(called.append).split(1, 3)) == [None] * 3
+    assert called == [1, 4, 7]
+
+
+def test_errors_of_the_source_come_in_every_part() -> None:
+    def broken() -> Iterator[int]:
+        yield from range(3)
+        raise OSError("socket closed")
+
+    for part in range(5):
+        with pytest.raises(OSError, match="socket closed"):
+            list(Stream(broken).smap(abs).split(part, 5))
 
 
 # -------------------------------------------------------------------- errors, skip, epochs
@@ -225,7 +241,7 @@ def test_the_hints_of_an_error_work(name: str) -> None:
     error = caught.value
     assert error.index == index
     assert error.inputs() == [item]
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(sk.EvaluationError, match="ZeroDivisionError"):
         error.view[index]
 
 
@@ -349,7 +365,7 @@ INTERRUPTED: list[Callable[[Stream[int], Callable[[int], int]], Stream[Any]]] = 
     lambda stream, f: stream.filter(lambda x: f(x) % 3 < 2),
     lambda stream, f: stream.smap(f).batch(3),
     lambda stream, f: stream.filter(lambda x: f(x) >= 0).skip(5),
-    lambda stream, f: stream.smap(f).split(1, 2),
+    lambda stream, f: stream.filter(lambda x: f(x) >= 0).split(1, 2),
     lambda stream, f: Stream(sk.smap(f, range(10))).filter(lambda x: x % 2),
 ]
 
