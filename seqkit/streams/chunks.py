@@ -115,7 +115,8 @@ class Opener:
         if is_table(opened) or isinstance(opened, Mapping):
             raise TypeError(
                 f"open_fn must return an iterable of chunks, got a {type(opened).__name__}, which gives its"
-                f" {'columns' if is_table(opened) else 'keys'}. Return [table], or seqkit.view(table) for its rows."
+                f" {'columns' if is_table(opened) else 'keys'}. Return [table], or seqkit.view(table) for"
+                " its rows."
             )
         return opened
 
