@@ -146,9 +146,10 @@ class Collation:
         """Return the batch of some rows. Rows of the padding value have a form that `form_of` returned."""
         values = [filled(form, self._pad) if row.number < 0 else row.value for row in rows]
         lengths = _lengths(values)  # before a collate function may change the chunks
-        place = Place("StreamLoader", batch="chunks")
-        stacks = self._collate_fn is None
-        data = self._stacked(values, self._pad, place) if stacks else self._collate_fn(values)
+        if self._collate_fn is None:
+            data = self._stacked(values, self._pad, Place("StreamLoader", batch="chunks"))
+        else:
+            data = self._collate_fn(values)
         chunk = np.array([row.chunk for row in rows])
         return StreamBatch(
             data,
@@ -185,7 +186,7 @@ class Collation:
                 first,
                 [self._stacked(list(part), pad.of(field), place.item(field)) for field, part in parts],
             )
-        arrays = [as_array(value) for value in values]
+        arrays: list[Any] = [as_array(value) for value in values]
         groups = {"none" if array is None else group_of(array.dtype) for array in arrays}
         if "none" in groups or len(groups - {"O"}) > 1:
             return values  # numpy would turn numbers beside text into text

@@ -46,7 +46,13 @@ def as_array(value: Any) -> npt.NDArray[Any] | None:
     (array([1, 2]), None, None)
     """
     if isinstance(value, int | float | complex | np.generic) or hasattr(value, "__array__"):
-        return np.asarray(value)
+        try:
+            return np.asarray(value)
+        except Exception as error:  # of a tensor on a device, or of a type that numpy does not have
+            raise TypeError(
+                f"StreamLoader: numpy makes no array of a chunk of type {type(value).__name__}: {error}."
+                " Convert it in open_fn, or pass a collate_fn"
+            ) from error
     if not isinstance(value, list) or not (
         not value or isinstance(value[0], int | float | complex | np.number | np.bool_)
     ):

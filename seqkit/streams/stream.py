@@ -40,8 +40,10 @@ class Stream(Generic[T]):
     -----
     `iter` begins the pass of the source at once, so that a source which reads ahead can begin. An error of a
     function costs one item, and the next call of `next` goes on after it. An error of the source ends the
-    pass, unless its iterator goes on by itself, as those of views do. For an index, use `uniter`. For a
-    worker that reads ahead, use ``prefetch(uniter(stream), 1)``. Modelled on Gluon's ``DataStream``.
+    pass, unless its iterator goes on by itself, as those of views do. `batch` and `shuffle_buffer` hold
+    several items. So a source that fills one array again for each item must yield copies. For an index, use
+    `uniter`. For a worker that reads ahead, use ``prefetch(uniter(stream), 1)``. Modelled on Gluon's
+    ``DataStream``.
 
     Examples
     --------
@@ -376,7 +378,7 @@ class _ByNumber(View[Any]):
         raise EndOfSequence(f"this pass of the stream has no item {i}")
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        items = iter(self.stream)
+        items: Iterator[Any] = iter(self.stream)
         if isinstance(plan, Endless):
             return items
         wanted, drawn = each(plan), 0

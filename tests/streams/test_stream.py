@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain, count, islice
 from typing import Any
 
@@ -150,6 +151,55 @@ def test_views_lie_above_streams_and_streams_above_views(method: Any) -> None:
 def test_streams_are_picklable_where_their_functions_are() -> None:
     stream = Stream(squares).smap(abs).batch(3).shuffle_buffer(2, seed=1)
     assert list(pickle.loads(pickle.dumps(stream))) == list(stream)
+
+
+class SameGenerator:
+    """Gives one generator to all passes."""
+
+    def __init__(self) -> None:
+        self.items = squares()
+
+    def __iter__(self) -> Iterator[int]:
+        return self.items
+
+    def __call__(self, *_: Any) -> Iterator[int]:
+        return self.items
+
+
+PASSES: dict[str, Callable[[Any], Callable[[], Any]]] = {
+    "stream of a function": lambda given: partial(list, Stream(given.__call__)),
+    "stream of an iterable": lambda given: partial(list, Stream(given).smap(abs)),
+    "uniter": lambda given: partial(list, sk.uniter(given)),
+    "open_fn": lambda given: partial(list, StreamLoader([0], given, 1)),
+    "streams": lambda given: partial(list, StreamLoader(given, range, 2)),
+    "count_chunks": lambda given: partial(sk.streams.count_chunks, [0], given),
+    "data set": lambda given: partial(list, sk.DataLoader(given, 2)),
+    "data set of the reader": lambda given: partial(list, sk.DataLoader(given, 2, iterable_split="reader")),
+}
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_a_generator_that_has_ended_is_no_empty_pass(name: str) -> None:
+    read = PASSES[name](SameGenerator())
+    assert read()
+    with pytest.raises(RuntimeError, match="the generator has ended: an earlier pass has read it"):
+        read()
+
+
+def test_two_streams_cannot_have_one_iterator() -> None:
+    with pytest.raises(sk.EvaluationError, match="open_fn returned the iterator of another stream"):
+        list(StreamLoader([0, 1], SameGenerator(), 2))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_table_is_not_taken_for_an_iterable_of_its_columns(library: str) -> None:
+    table = pytest.importorskip(library).DataFrame({"x": [1, 2, 3]})
+    for stream in (Stream(table), Stream(lambda: table), Stream(table).smap(str), sk.uniter(table)):
+        with pytest.raises((TypeError, sk.EvaluationError), match="iterating a DataFrame gives its columns"):
+            list(stream)
+    assert len(list(Stream(sk.view(table)))) == 3
+    with pytest.raises(sk.EvaluationError, match="open_fn must return an iterable of chunks"):
+        sk.streams.count_chunks([0], lambda stream: table)
 
 
 def test_bad_arguments_are_refused() -> None:
