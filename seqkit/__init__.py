@@ -25,6 +25,7 @@ from .core.chaining import attach_lazily as _attach_lazily
 from .core.display import as_html as _as_html
 from .core.errors import EvaluationError, ItemTimeout, WorkerDied, errstate, seterr
 from .core.lazy_imports import lazy_names as _lazy_names
+from .core.lazy_imports import public_names as _public_names
 from .core.source import view
 from .core.view import View
 from .core.worker import WorkerInfo, empty, get_worker_info
@@ -189,7 +190,11 @@ if not _typing.TYPE_CHECKING:  # with a `__getattr__`, type checkers accept any 
     # The import above bound the package to this name. The function replaces it when it is first used, and is
     # never overwritten, because a package is bound only when it is first imported.
     del prefetch
-    __getattr__, __dir__ = _lazy_names(__name__, _LAZY, ("observe", "sources", "testing", "torch"))
+    _ROOMS = ("observe", "sources", "testing", "torch")
+    __getattr__ = _lazy_names(__name__, _LAZY, _ROOMS)[0]
+    __dir__ = _public_names(
+        __name__, (*_LAZY, *_ROOMS, "__version__", "collation", "filter", "samplers", "streams")
+    )
 
 _function: _typing.Callable[..., _typing.Any]
 for _function in (

@@ -29,6 +29,7 @@ except ImportError as error:  # pragma: no cover
 
 from .collation.base import Place
 from .collation.leaves import as_arrays, check_ints, is_array_like, is_masked, stack_arrays
+from .core.lazy_imports import public_names
 from .core.randomness import as_seed
 from .core.view import View
 from .core.worker import empty, is_placing
@@ -42,8 +43,7 @@ from .streams.loader import StreamLoader as _StreamLoader
 __all__ = ["DataLoader", "StreamBatch", "StreamLoader", "default_collate", "default_convert"]
 
 
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = public_names(__name__)
 
 
 def default_collate(batch: Any) -> Any:

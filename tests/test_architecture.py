@@ -45,7 +45,7 @@ ROOMS: dict[str, set[str]] = {
     "stores": {"core", "views", "prefetch", "sources"},
     "observe": {"core", "views", "prefetch"},
     "samplers": {"core", "views", "stores"},
-    "streams": {"core", "views", "prefetch", "sources"},
+    "streams": {"core", "views", "prefetch", "collation"},
     "loader": {"core", "views", "prefetch", "samplers", "collation", "streams"},
     "torch": {"core", "views", "prefetch", "collation", "streams", "loader"},
     "testing": {"core", "views"},
@@ -313,6 +313,24 @@ def test_names_are_imported_lazily_from_where_type_checkers_find_them(package: s
     assert all(getattr(loaded, name) is getattr(module, name) for name, module in found.items())
     with pytest.raises(AttributeError, match="has no attribute 'no_such_name'"):
         loaded.no_such_name
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["collation", "loader", "observe", "prefetch", "samplers", "sources", "streams", "testing", "torch"],
+)
+def test_dir_of_a_room_shows_its_public_names_only(name: str) -> None:
+    pytest.importorskip("torch" if name == "torch" else "seqkit")
+    package = importlib.import_module(f"seqkit.{name}")
+    assert dir(package) == sorted(package.__all__)
+
+
+def test_dir_of_the_package_shows_no_internals() -> None:
+    shown = {*dir(sk)}
+    assert {*sk.__all__, "Stack", "RandomSampler", "filter", "streams", "__version__"} <= shown
+    assert shown.isdisjoint({"core", "views", "lazy_names", "attach", "transforms"})
+    assert [name for name in shown if name.startswith("_")] == ["__version__"]
+    assert all(hasattr(sk, name) for name in shown)
 
 
 def test_every_public_name_can_be_the_first_one_imported() -> None:

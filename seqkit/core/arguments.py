@@ -180,6 +180,16 @@ def refuse_async(value: Any, who: str) -> None:
         )
 
 
+def is_table(value: Any) -> bool:
+    """Return whether a value is a table of pandas, polars or Arrow. Iterating it gives columns, not rows.
+
+    >>> is_table([{"x": 1}])
+    False
+    """
+    # Not `value.columns`, which may be a cell of a row of pandas, and which polars computes for a LazyFrame.
+    return hasattr(type(value), "columns") and hasattr(type(value), "shape")
+
+
 def check_sequences(value: Any, who: str) -> None:
     """Raise TypeError unless a value is an iterable of sequences. A mapping or a table is not one.
 
@@ -189,16 +199,6 @@ def check_sequences(value: Any, who: str) -> None:
     """
     if not isinstance(value, Iterable) or isinstance(value, Mapping) or is_table(value):
         raise TypeError(f"{who} must be an iterable of sequences, got {value!r}")
-
-
-def is_table(value: Any) -> bool:
-    """Return whether a value is a table of pandas, polars or Arrow. Iterating it gives columns, not rows.
-
-    >>> is_table([{"x": 1}])
-    False
-    """
-    # Not `value.columns`, which may be a cell of a row of pandas, and which polars computes for a LazyFrame.
-    return hasattr(type(value), "columns") and hasattr(type(value), "shape")
 
 
 def as_sequences(given: tuple[Any, ...]) -> tuple[Any, ...]:

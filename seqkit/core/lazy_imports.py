@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first used (PEP 562)."""
+"""The names of a package: imported when they are first used, and shown by `dir` (PEP 562)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
-__all__ = ["lazy_names"]
+__all__ = ["lazy_names", "public_names"]
 
 
 def lazy_names(
@@ -45,7 +45,19 @@ def lazy_names(
         found = namespace[name] = getattr(import_module(f"{package}.{modules[name]}"), name)
         return found
 
-    def __dir__() -> list[str]:  # noqa: N807
-        return sorted({*namespace, *modules, *packages})
+    return __getattr__, public_names(package)
 
-    return __getattr__, __dir__
+
+def public_names(package: str, others: Iterable[str] = ()) -> Callable[[], list[str]]:
+    """Return the `__dir__` of a package. It shows the names of `__all__` and `others`, and no internals.
+
+    >>> import seqkit as sk
+    >>> dir(sk.streams) == sorted(sk.streams.__all__), "os" in dir(sk)
+    (True, False)
+    """
+    namespace = vars(sys.modules[package])
+
+    def __dir__() -> list[str]:  # noqa: N807
+        return sorted({*namespace["__all__"], *others})
+
+    return __dir__

@@ -41,11 +41,12 @@ import operator
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from types import GeneratorType
 from typing import Any, Generic, Protocol, SupportsIndex, TypeVar, cast, overload
 
 import numpy as np
 
-from .arguments import int_at_least
+from .arguments import int_at_least, is_table
 from .chaining import Chainable
 from .error_path import locate
 from .indices import (
@@ -556,10 +557,24 @@ def sized(view: _SomeView) -> _SomeView:
 def in_order(items: Iterable[T]) -> Iterator[T]:
     """Iterate in index order. Iterating a `prefetch` view with ``in_order=False`` itself would not.
 
+    Refuse a table, which would give its columns, and a generator that has ended, which would give nothing.
+
     >>> list(in_order("abc"))
     ['a', 'b', 'c']
     """
-    return items._iter(items._plan()) if isinstance(items, View) else iter(items)
+    if isinstance(items, View):
+        return items._iter(items._plan())
+    if is_table(items):
+        raise TypeError(
+            f"iterating a {type(items).__name__} gives its columns. Pass seqkit.view(table) for its rows."
+        )
+    iterator = iter(items)
+    if isinstance(iterator, GeneratorType) and iterator.gi_frame is None:
+        raise RuntimeError(
+            "the generator has ended: an earlier pass has read it. Make a new generator for each pass, or a"
+            " list."
+        )
+    return iterator
 
 
 def name_of(function: Callable[..., Any]) -> str:

@@ -110,7 +110,7 @@ class IterableReader:
         self.dataset = dataset
 
     def __iter__(self) -> Iterator[Sample]:
-        return map(Sample, count(), iter(self.dataset))
+        return map(Sample, count(), in_order(self.dataset))
 
     def __len__(self) -> int:
         return len(self.dataset)

@@ -57,10 +57,11 @@ def uniter(
 
     Notes
     -----
-    A forward access draws the skipped items, and a backward access all items before the index. A
-    batch of indices is read in ascending order. Each iteration is a pass of its own. One thread reads at a
-    time. Finished iterators are closed. After Ctrl-C, a new pass reads the interrupted item again. A one-shot
-    iterator cannot give it again, so reading the item raises. After ``uniter`` of SeqTools.
+    A forward access draws the skipped items, and a backward access all items before the index. A batch of
+    indices is read in ascending order. Each iteration is a pass of its own. One thread reads at a time.
+    Finished iterators are closed. Batches and threads hold several items, so an iterable that fills one array
+    again for each item must yield copies. After Ctrl-C, a new pass reads the interrupted item again. A
+    one-shot iterator cannot give it again, so reading the item raises. After ``uniter`` of SeqTools.
 
     Examples
     --------
