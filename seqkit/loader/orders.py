@@ -12,7 +12,8 @@ from ..core.set_epoch import takes_epoch
 from ..core.view import View, is_measured, walk
 from ..samplers.base import Sampler
 from ..samplers.batches import InfiniteSampler
-from ..samplers.distributed import DistributedSampler, ShardedSampler
+from ..samplers.distributed import DistributedSampler
+from ..samplers.sharded import ShardedSampler
 from ..views.gather.gather import Gather
 
 __all__ = [

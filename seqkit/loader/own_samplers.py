@@ -14,7 +14,8 @@ from ..core.source import view
 from ..core.view import View
 from ..samplers.base import Sampler
 from ..samplers.batches import BatchSampler
-from ..samplers.order import RandomSampler, SequentialSampler
+from ..samplers.random_order import RandomSampler
+from ..samplers.sequential import SequentialSampler
 from ..views.shuffle import shuffle
 from .options import Options
 

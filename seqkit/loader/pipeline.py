@@ -16,7 +16,8 @@ from ..core.worker import WorkerInfo, get_worker_info, set_worker_info
 from ..prefetch import Prefetch, prefetch
 from ..prefetch.hooks import call_hook, introduced
 from ..samplers.batches import BatchSampler, whole_batches
-from ..samplers.order import RandomSampler, SequentialSampler
+from ..samplers.random_order import RandomSampler
+from ..samplers.sequential import SequentialSampler
 from ..views.batch import batch
 from ..views.shuffle import shuffle
 from ..views.smap.smap import smap

@@ -14,7 +14,8 @@ from ..core.plain import plain
 from ..core.view import View
 from ..views.batch import batch
 from ..views.cycle import cycle
-from .base import NestedSampler, Sampler, draw, order_of, pass_epoch
+from .base import Sampler, draw, order_of, pass_epoch
+from .nested import NestedSampler
 
 __all__ = ["BatchSampler", "InfiniteSampler", "Last", "whole_batches"]
 

@@ -18,10 +18,11 @@ from ..views.gather.gather import gather
 from ..views.shuffle import shuffle
 from ..views.smap.smap import smap
 from ..views.split import split
-from .base import NestedSampler, as_key
 from .grouped import GroupedBatches, LastGroup
+from .keys import as_key
 from .lengths import as_length, as_lengths
-from .order import in_blocks
+from .nested import NestedSampler
+from .random_order import in_blocks
 
 __all__ = ["BudgetBatchSampler", "TokenBudgetBatchSampler"]
 

@@ -13,7 +13,7 @@ from ..core.arguments import positive_int
 from ..core.values import numbers_of
 from ..core.view import View
 from .base import SeededSampler
-from .order import as_replacement, in_blocks
+from .random_order import as_replacement, in_blocks
 
 __all__ = ["WeightedRandomSampler"]
 

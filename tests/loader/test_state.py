@@ -14,7 +14,8 @@ import pytest
 import seqkit as sk
 from seqkit.prefetch.consumer import Reader
 from seqkit.samplers import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
-from seqkit.samplers.distributed import DistributedSampler, SplitSampler
+from seqkit.samplers.distributed import DistributedSampler
+from seqkit.samplers.splits import SplitSampler
 from seqkit.samplers.weighted import WeightedRandomSampler
 from seqkit.testing import UnsizedSource
 from tests.helpers import InterruptsOnce

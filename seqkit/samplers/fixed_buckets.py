@@ -1,4 +1,4 @@
-"""Batches of samples of similar length, so that little is lost to padding."""
+"""`FixedBucketSampler`: batches of samples of similar length, from buckets."""
 
 from __future__ import annotations
 
@@ -10,29 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arguments import as_batch_size, as_flag, as_last, check_callable, number_at_least, positive_int
+from ..core.arguments import as_batch_size, as_flag, as_last, number_at_least
 from ..core.indices import IndexArray, Indices, as_array, as_slice
 from ..core.once import cached
 from ..core.plain import plain
-from ..core.source import view
 from ..core.tracebacks import warn
 from ..core.view import View
-from ..stores.add_cache.add_cache import add_cache
 from ..views.batch import batch
 from ..views.concatenate import concatenate
 from ..views.gather.gather import gather
-from ..views.random_map import random_map
 from ..views.shuffle import shuffle
-from ..views.smap.smap import smap
-from ..views.unbatch import unbatch
-from .base import Order
 from .batches import Last
+from .bucket_keys import ConstWidthBucket, as_bucket_keys, keys_of_scheme, smallest_fitting
 from .grouped import GroupedBatches, LastGroup
 from .lengths import Key, LengthArray, as_key, as_lengths
-from .order import as_sort_keys, sort_order
-from .schemes import ConstWidthBucket
 
-__all__ = ["FixedBucketSampler", "SortedBucketSampler"]
+__all__ = ["FixedBucketSampler"]
 
 
 class FixedBucketSampler(GroupedBatches):
@@ -134,14 +127,14 @@ class FixedBucketSampler(GroupedBatches):
         table = as_lengths(lengths, "FixedBucketSampler: lengths")
         if bucket_keys is None:
             scheme = ConstWidthBucket() if bucket_scheme is None else bucket_scheme
-            bucket_keys = _scheme_keys(table, scheme, num_buckets)
+            bucket_keys = keys_of_scheme(table, scheme, num_buckets)
         if batch_sizes is not None and not isinstance(batch_sizes, Mapping):
             raise TypeError(
                 f"FixedBucketSampler: batch_sizes must be a mapping of bucket keys to ints or None, got"
                 f" {batch_sizes!r}"
             )
         self._num_samples = len(table)
-        self._buckets = self._filled(table, _as_keys(bucket_keys, table), batch_sizes or {})
+        self._buckets = self._filled(table, as_bucket_keys(bucket_keys, table), batch_sizes or {})
         self._carried: list[list[int]] = [[] for _ in self._buckets]
 
     def _filled(self, table: LengthArray, keys: LengthArray, sizes: Mapping[Any, int]) -> list[_Bucket]:
@@ -153,7 +146,7 @@ class FixedBucketSampler(GroupedBatches):
                 f"FixedBucketSampler: batch_sizes must be for bucket keys, got {unknown[0]!r}; the keys are"
                 f" {reprlib.repr(names)}"
             )
-        fitting = _smallest_fitting(table, keys)
+        fitting = smallest_fitting(table, keys)
         by_bucket = np.argsort(fitting, kind="stable")
         filled, starts = np.unique(fitting[by_bucket], return_index=True)
         greatest = keys[filled].sum(axis=1).max(initial=0)
@@ -289,136 +282,3 @@ class _Bucket:
 
     def __contains__(self, sample: object) -> bool:
         return sample in self.ids
-
-
-class SortedBucketSampler(GroupedBatches):
-    """Batches of neighbours in runs of samples that are sorted by length.
-
-    Parameters
-    ----------
-    sort_keys : sequence or one-dimensional array
-        One key per sample, of any type that compares with ``<``, read by position. A view is read when its
-        runs are sorted, other keys now.
-    batch_size : int
-        Samples per batch (1 or more).
-    mult : float
-        1 or more. A run has ``int(mult * batch_size)`` samples.
-    reverse : bool
-        True (the default): the greatest key of a run comes first.
-    shuffle : bool
-        True: runs of samples drawn from all samples, and the batches of each run in random order. False
-        (the default): runs of neighbours.
-    num_shards : int
-        Batches per list, one for each device. 0 (the default): single batches.
-    last_group : "overlap", "discard" or "fewer"
-        What to do with batches that do not fill the last list of `num_shards`. "overlap" (the default)
-        completes the list with earlier batches, "discard" leaves it out, "fewer" makes it shorter.
-    seed : int, optional
-        0 or more. None (the default) draws one from the system, once.
-
-    Raises
-    ------
-    TypeError
-        If `sort_keys` is not a sequence, or a number is not a number.
-    ValueError
-        If a number is out of range, a flag is not a bool, or `last_group` is unknown.
-
-    Notes
-    -----
-    A run is sorted when its first batch is read. Batches do not cross the ends of runs, so the last batch
-    of a run may be short. Modelled on ``SortedBucketSampler`` of GluonNLP.
-
-    Examples
-    --------
-    >>> list(SortedBucketSampler([3, 9, 2, 8, 4], batch_size=2, mult=2))
-    [[1, 3], [0, 2], [4]]
-    """
-
-    def __init__(
-        self,
-        sort_keys: Order,
-        batch_size: int,
-        mult: float = 100,
-        reverse: bool = True,
-        shuffle: bool = False,
-        num_shards: int = 0,
-        *,
-        last_group: LastGroup = "overlap",
-        seed: int | None = None,
-    ) -> None:
-        super().__init__(seed, num_shards, last_group)
-        # A view may compute its keys, so each run reads its own.
-        is_lazy = isinstance(sort_keys, View)
-        who = "SortedBucketSampler: sort_keys"
-        self._keys = smap(plain, sort_keys) if is_lazy else as_sort_keys(sort_keys, who)
-        self.batch_size = as_batch_size(batch_size, "SortedBucketSampler")
-        self.mult = number_at_least(mult, "SortedBucketSampler: mult", 1)
-        self.reverse = as_flag(reverse, "SortedBucketSampler: reverse")
-        self.shuffle = as_flag(shuffle, "SortedBucketSampler: shuffle")
-        self._run = int(self.mult * self.batch_size)
-
-    @property
-    def batches(self) -> View[list[int]]:
-        """The batches of an epoch as a view."""
-        samples: View[int] = view(range(len(self._keys)))
-        if self.shuffle:
-            samples = shuffle(samples, self.seed)
-        runs = batch(samples, self._run)
-        # The batches of a run are cut, and kept, when the first of them is read.
-        cut = (
-            random_map(self._shuffled, runs, self.seed, name="runs")
-            if self.shuffle
-            else smap(self._cut, runs)
-        )
-        last = -(-(len(samples) % self._run) // self.batch_size)
-        return unbatch(add_cache(cut, 1), -(-self._run // self.batch_size), last)
-
-    def _cut(self, samples: list[int]) -> list[list[int]]:
-        """Return the batches of one run."""
-        keys = self._keys[samples] if isinstance(self._keys, np.ndarray) else [self._keys[i] for i in samples]
-        return list(batch(gather(samples, sort_order(keys, self.reverse)), self.batch_size))
-
-    def _shuffled(self, samples: list[int], rng: np.random.Generator) -> list[list[int]]:
-        batches = self._cut(samples)
-        return [batches[i] for i in rng.permutation(len(batches))]
-
-
-# -------------------------------------------------------------------- keys of buckets
-
-
-def _as_keys(bucket_keys: Any, lengths: LengthArray) -> LengthArray:
-    """Return the keys of buckets, ascending, each once."""
-    keys = as_lengths(bucket_keys, "FixedBucketSampler: bucket_keys")
-    if len(lengths) and len(keys) and keys.shape[1] != lengths.shape[1]:
-        raise ValueError(
-            f"FixedBucketSampler: bucket_keys must have {lengths.shape[1]} number(s) each, as lengths have,"
-            f" got {reprlib.repr(bucket_keys)}"
-        )
-    return np.unique(keys, axis=0)
-
-
-def _scheme_keys(lengths: LengthArray, scheme: Callable[[Any, Any, int], Any], num_buckets: Any) -> Any:
-    num_buckets = positive_int(num_buckets, "FixedBucketSampler: num_buckets")
-    check_callable(scheme, "FixedBucketSampler: bucket_scheme")
-    if not len(lengths):
-        return []
-    return scheme(as_key(lengths.max(axis=0)), as_key(lengths.min(axis=0)), num_buckets)
-
-
-def _smallest_fitting(lengths: LengthArray, keys: LengthArray) -> LengthArray:
-    """Return the number of the bucket of each sample: of those that hold it the one that pads it least."""
-    different, which = np.unique(lengths, axis=0, return_inverse=True)
-    found = np.full(len(different), -1)
-    unplaced = np.arange(len(different))
-    for number in np.argsort(keys.sum(axis=1), kind="stable"):  # padding grows with the sum of the key
-        fits = (different[unplaced] <= keys[number]).all(axis=1)
-        found[unplaced[fits]] = number
-        unplaced = unplaced[~fits]
-    fitting = found[which.reshape(-1)]
-    if unplaced.size:
-        sample = int((fitting < 0).argmax())
-        raise ValueError(
-            f"FixedBucketSampler: lengths must fit into a bucket, got {as_key(lengths[sample])} for sample"
-            f" {sample}; the keys are {reprlib.repr([as_key(key) for key in keys])}"
-        )
-    return fitting
