@@ -25,6 +25,7 @@ from ..core.view import Ordered, View, is_measured, only_selects
 __all__ = [
     "Sampler",
     "SeededSampler",
+    "chain_of",
     "draw",
     "order_of",
     "pass_epoch",
@@ -86,8 +87,8 @@ class Sampler(Ordered, Iterable[Any]):
         return self._draw(epoch)
 
     def _draw(self, epoch: int) -> Iterator[Any]:
-        order: View[Any] = self.order
-        return iter(order.at_epoch(epoch))
+        order: Any = self.at_epoch(epoch)
+        return iter(order)
 
     def __bool__(self) -> bool:
         return True  # also without a length
@@ -244,6 +245,15 @@ def draw(sampler: Any, epoch: int, start: int = 0) -> Iterator[Any]:
 def state_of(sampler: Any) -> Any:
     """Return the state of a sampler that has one, otherwise None."""
     return sampler.state_dict() if has_method(sampler, "state_dict") else None
+
+
+def chain_of(sampler: Any) -> list[Any]:
+    """Return a sampler and the samplers inside it."""
+    found: list[Any] = []
+    while sampler is not None and len(found) < 16:
+        found.append(sampler)
+        sampler = getattr(sampler, "sampler", None)
+    return found
 
 
 def pass_epoch(sampler: Any, epoch: int) -> None:

@@ -108,11 +108,7 @@ class TokenBudgetBatchSampler(GroupedBatches):
         too_long = self._lengths > self.max_tokens
         if too_long.any():
             sample = int(too_long.argmax())
-            raise ValueError(
-                f"TokenBudgetBatchSampler: lengths must be at most max_tokens={self.max_tokens}, got"
-                f" {self._lengths[sample]} for sample {sample}; oversize='alone' gives such samples batches"
-                " of their own"
-            )
+            raise _too_long(self, self._lengths[sample], f"sample {sample}")
 
     def _cuts(self, lengths: list[float]) -> Iterator[int]:
         """Yield the starts of the batches, and then the end of the last one."""
@@ -226,11 +222,7 @@ class BudgetBatchSampler(NestedSampler):
         for key in map(partial(as_key, "BudgetBatchSampler: keys"), keys):
             length = as_length(length_at(key), "BudgetBatchSampler: lengths")
             if length > self.max_tokens and self.oversize == "error":
-                raise ValueError(
-                    f"BudgetBatchSampler: lengths must be at most max_tokens={self.max_tokens}, got"
-                    f" {length} for"
-                    f" key {key!r}; oversize='alone' gives such samples batches of their own"
-                )
+                raise _too_long(self, length, f"key {key!r}")
             longest = max(longest, length)
             full = len(batch) == self.max_samples or (len(batch) + 1) * longest > self.max_tokens
             if batch and full:
@@ -256,6 +248,13 @@ def _as_limits(max_tokens: Any, max_samples: Any, who: str) -> tuple[float, floa
     optional_number(max_tokens, f"{who}: max_tokens", "tokens or seconds")
     samples = math.inf if max_samples is None else positive_int(max_samples, f"{who}: max_samples")
     return math.inf if max_tokens is None else plain(max_tokens), samples
+
+
+def _too_long(sampler: Any, length: float, sample: str) -> ValueError:
+    return ValueError(
+        f"{type(sampler).__name__}: lengths must be at most max_tokens={sampler.max_tokens}, got {length} for"
+        f" {sample}; oversize='alone' gives such samples batches of their own"
+    )
 
 
 def _as_oversize(oversize: Any, who: str) -> str:

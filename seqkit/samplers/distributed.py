@@ -1,4 +1,4 @@
-"""`DistributedSampler`: the indices of one of several processes. `Share` is the base of samplers of shares."""
+"""`DistributedSampler`: the indices of one of several processes, and `Share`, the base of such samplers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..core.arguments import as_bool, as_flag, int_at_least, positive_int
 from ..core.processes import process_group
 from ..core.source import view
 from ..core.view import View
-from ..views.shard import Even, as_even, shard
+from ..views.shard import Even, as_even, as_rank, shard
 from ..views.shuffle import shuffle
 from .base import Sampler, SeededSampler
 from .keys import sample_count
@@ -41,6 +41,12 @@ class Share(Sampler):
 
     def _share(self, shared: Any) -> View[Any]:
         return shard(shared, self.rank, self.num_replicas, self.contiguous, even=self.even)
+
+    @property
+    def order(self) -> View[Any] | None:
+        """The share of epoch 0 as a view, or None if a sampler inside must be iterated to find out."""
+        shared = self._shared_at(0)
+        return None if shared is None else self._share(shared)
 
     def at_epoch(self, epoch: int) -> View[Any] | None:
         """Return this process's share of an epoch as a view; of a resumed epoch, that of the rest.
@@ -176,54 +182,24 @@ class DistributedSampler(Share, SeededSampler):
             raise ValueError(f"DistributedSampler: drop_last=True means even='drop', got even={even!r}")
         self.contiguous = as_bool(contiguous, "DistributedSampler: contiguous")
 
-    @property
-    def order(self) -> View[int]:
-        """The indices of an epoch, as a view."""
-        return self._share(self._shared)
-
-    @property
-    def _shared(self) -> View[int]:
-        """The indices of all processes in an epoch."""
-        indices = view(range(self._total()))
-        return shuffle(indices, self.seed) if self.shuffle else indices
-
     def _shared_at(self, epoch: int) -> View[int]:
-        return self._shared.at_epoch(epoch)
+        indices = view(range(self._total()))
+        return shuffle(indices, self.seed).at_epoch(epoch) if self.shuffle else indices
 
     def _total(self) -> int:
         return sample_count(self.dataset, "DistributedSampler", "dataset")
 
-    def _draw(self, epoch: int) -> Iterator[int]:
-        rest = iter(self._share(self._shared_at(epoch)[self._already_read(epoch) :]))
-        self._resumed = epoch, 0
-        return rest
-
 
 def as_place(num_replicas: Any, rank: Any, who: str) -> tuple[int, int]:
-    """Return the number of processes and the number of this process, checked."""
+    """Return the number of processes and the number of this process, given or asked of PyTorch."""
     if num_replicas is None or rank is None:
-        group = _process_group(who)
+        group = process_group()
+        if group is None:
+            raise ValueError(
+                f"{who}: num_replicas and rank are needed, because PyTorch has no process group. Pass both, or"
+                " call torch.distributed.init_process_group before"
+            )
         num_replicas = group.get_world_size() if num_replicas is None else num_replicas
         rank = group.get_rank() if rank is None else rank
     num_replicas = positive_int(num_replicas, f"{who}: num_replicas")
-    try:
-        number = int_at_least(rank, f"{who}: rank", 0)
-    except ValueError:
-        number = num_replicas  # as much out of range
-    if number >= num_replicas:
-        raise ValueError(
-            f"Invalid rank {rank} for {who}: with num_replicas={num_replicas} it must be in"
-            f" [0, {num_replicas - 1}]"
-        )
-    return num_replicas, number
-
-
-def _process_group(who: str) -> Any:
-    """Return PyTorch's module for process groups, or raise ValueError if no group is initialised."""
-    group = process_group()
-    if group is None:
-        raise ValueError(
-            f"{who}: num_replicas and rank are needed, or a process group of PyTorch's, and there is none:"
-            " give both, or call torch.distributed.init_process_group before"
-        )
-    return group
+    return num_replicas, as_rank(rank, num_replicas, who, "num_replicas")

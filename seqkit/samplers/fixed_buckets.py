@@ -209,9 +209,9 @@ class FixedBucketSampler(GroupedBatches):
         return None if self.last == "rollover" else super().at_epoch(epoch)
 
     def _draw(self, epoch: int) -> Iterator[Any]:
-        batches = super()._draw(epoch)
         if self.last != "rollover":
-            return batches
+            return super()._draw(epoch)
+        batches = iter(self.order.at_epoch(epoch))
         left = []
         for bucket, samples in zip(self._buckets, self._samples(), strict=True):
             left.append(samples.at_epoch(epoch)[len(samples) // bucket.batch_size * bucket.batch_size :])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arguments import optional_int
+from ..core.arguments import as_bool, optional_int
 from ..core.view import View
 from ..stores.add_cache.add_cache import add_cache
 from ..views.epochs import epochs
@@ -18,7 +18,7 @@ from ..views.unbatch import unbatch
 from .base import SeededSampler
 from .keys import Order, check_keys, keys_of, sample_count
 
-__all__ = ["RandomSampler", "SubsetRandomSampler", "as_replacement", "in_blocks"]
+__all__ = ["RandomSampler", "SubsetRandomSampler", "in_blocks"]
 
 
 class RandomSampler(SeededSampler):
@@ -68,7 +68,7 @@ class RandomSampler(SeededSampler):
         num_samples: int | None = None,
         seed: int | None = None,
     ) -> None:
-        self.replacement = as_replacement(replacement, "RandomSampler")
+        self.replacement = as_bool(replacement, "RandomSampler: replacement")
         super().__init__(seed)
         self.data_source = data_source
         self._num_samples = optional_int(num_samples, "RandomSampler: num_samples")
@@ -90,7 +90,7 @@ class RandomSampler(SeededSampler):
         """The indices of an epoch, as a view."""
         n, total = self._size(), len(self)
         if self.replacement:
-            return in_blocks(_Uniform(n), total, self.seed, "RandomSampler")
+            return in_blocks(partial(_uniform, n), total, self.seed, "RandomSampler")
         permutation = shuffle(range(n), self.seed)
         if total > n:
             permutation = epochs(permutation, -(-total // n))
@@ -134,15 +134,10 @@ class SubsetRandomSampler(SeededSampler):
         return shuffle(keys_of(self.indices, "SubsetRandomSampler: indices"), self.seed)
 
 
-class _Uniform:
+def _uniform(n: int, rng: np.random.Generator, count: int) -> list[int]:
     """Draw with replacement from ``range(n)``."""
-
-    def __init__(self, n: int) -> None:
-        self.n = n
-
-    def __call__(self, rng: np.random.Generator, count: int) -> list[int]:
-        drawn: list[int] = rng.integers(self.n, size=count).tolist()
-        return drawn
+    drawn: list[int] = rng.integers(n, size=count).tolist()
+    return drawn
 
 
 Draw = Callable[[np.random.Generator, int], Sequence[int]]
@@ -160,15 +155,3 @@ def in_blocks(draw: Draw, total: int, seed: int, name: str, size: int = 1024) ->
 
 def _block(draw: Draw, total: int, size: int, number: int, rng: np.random.Generator) -> Sequence[int]:
     return draw(rng, min(size, total - number * size))
-
-
-def as_replacement(replacement: Any, who: str) -> bool:
-    """Return a `replacement` argument, checked.
-
-    >>> as_replacement(1, "RandomSampler")
-    Traceback (most recent call last):
-    TypeError: RandomSampler: replacement should be a boolean value, but got replacement=1
-    """
-    if not isinstance(replacement, bool):
-        raise TypeError(f"{who}: replacement should be a boolean value, but got replacement={replacement!r}")
-    return replacement

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import cycle, islice
 from typing import Any
 
 from ..core.arguments import as_bool
 from ..core.processes import warn_of_drawn_seed
-from ..core.tracebacks import warn
 from ..core.view import View
 from ..views.shard import Even, as_even
-from .base import SeededSampler, order_of
+from .base import SeededSampler, chain_of, order_of
 from .distributed import Share, as_place
 from .nested import NestedSampler
 
@@ -72,7 +71,7 @@ class ShardedSampler(Share, NestedSampler):
         self.num_replicas, self.rank = as_place(num_replicas, rank, "ShardedSampler")
         self.even = as_even(even, "ShardedSampler")
         self.contiguous = as_bool(contiguous, "ShardedSampler: contiguous")
-        inner = _innermost(sampler)
+        inner = chain_of(sampler)[-1]
         if isinstance(inner, SeededSampler) and getattr(inner, "shuffle", True):
             name = f"ShardedSampler: {type(inner).__name__}"
             warn_of_drawn_seed(inner.seed, name, "shares overlap and leave out indices")
@@ -82,21 +81,6 @@ class ShardedSampler(Share, NestedSampler):
 
     def _total(self) -> int:
         return len(self.sampler)  # type: ignore[arg-type]
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where a sampler with the same arguments was when it returned `state`.
-
-        A state of an earlier version of seqkit does not say how many processes shared the epoch. As many as
-        now are assumed, with a warning.
-        """
-        if isinstance(state, Mapping) and "sampler" in state and "num_replicas" not in state:
-            warn(
-                "ShardedSampler: the state does not say how many processes shared the epoch, because an"
-                f" earlier version of seqkit made it. num_replicas={self.num_replicas} is assumed, as now.",
-                UserWarning,
-            )
-            state = {**state, "num_replicas": self.num_replicas, "read": 0}
-        super().load_state_dict(state)
 
     def _drawn(self, shared: Iterator[Any]) -> Iterator[Any]:
         """Deal out items in rounds, and yield those of this process."""
@@ -111,10 +95,3 @@ class ShardedSampler(Share, NestedSampler):
             deal += islice(cycle(list(first)), self.num_replicas - len(deal))
         if self.even != "drop":
             yield from deal[self.rank : self.rank + 1]
-
-
-def _innermost(sampler: Any) -> Any:
-    """Return the sampler that a sampler reads, through samplers in between."""
-    while isinstance(sampler, NestedSampler):
-        sampler = sampler.sampler
-    return sampler

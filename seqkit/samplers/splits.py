@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arguments import as_flag, int_at_least, positive_int
+from ..core.arguments import as_flag, positive_int
 from ..core.renamed import renamed
 from ..core.source import view
 from ..core.view import View
 from ..views.concatenate import concatenate
 from ..views.epochs import epochs
 from ..views.random_map import random_map
+from ..views.shard import as_rank
 from ..views.shuffle import shuffle
 from .base import SeededSampler
 from .keys import sample_count
@@ -77,9 +78,7 @@ class SplitSampler(SeededSampler):
         sample_count(length, "SplitSampler", "length")
         self.length = length
         self.num_replicas = positive_int(num_replicas, "SplitSampler: num_replicas")
-        self.rank = int_at_least(rank, "SplitSampler: rank", 0)
-        if self.rank >= self.num_replicas:
-            raise ValueError(f"SplitSampler: rank must be below num_replicas {num_replicas}, got {rank}")
+        self.rank = as_rank(rank, self.num_replicas, "SplitSampler", "num_replicas")
         self.even_size = as_flag(even_size, "SplitSampler: even_size")
         self.repeat = positive_int(repeat, "SplitSampler: repeat")
         self.shuffle = as_flag(shuffle, "SplitSampler: shuffle")
