@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.arguments import check_callable, number_at_least, positive_int
-from .lengths import LengthArray, as_key, as_lengths
+from .lengths import LengthArray, as_lengths, key_of_row
 
 __all__ = [
     "ConstWidthBucket",
@@ -156,7 +156,7 @@ def keys_of_scheme(lengths: LengthArray, scheme: Callable[[Any, Any, int], Any],
     check_callable(scheme, "FixedBucketSampler: bucket_scheme")
     if not len(lengths):
         return []
-    return scheme(as_key(lengths.max(axis=0)), as_key(lengths.min(axis=0)), num_buckets)
+    return scheme(key_of_row(lengths.max(axis=0)), key_of_row(lengths.min(axis=0)), num_buckets)
 
 
 def smallest_fitting(lengths: LengthArray, keys: LengthArray) -> LengthArray:
@@ -172,7 +172,7 @@ def smallest_fitting(lengths: LengthArray, keys: LengthArray) -> LengthArray:
     if unplaced.size:
         sample = int((fitting < 0).argmax())
         raise ValueError(
-            f"FixedBucketSampler: lengths must fit into a bucket, got {as_key(lengths[sample])} for sample"
-            f" {sample}; the keys are {reprlib.repr([as_key(key) for key in keys])}"
+            f"FixedBucketSampler: lengths must fit into a bucket, got {key_of_row(lengths[sample])} for sample"
+            f" {sample}; the keys are {reprlib.repr([key_of_row(key) for key in keys])}"
         )
     return fitting

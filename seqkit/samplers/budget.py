@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..core.arguments import as_flag, optional_number, positive_int
+from ..core.arguments import as_flag, number_at_least, optional_number, positive_int
 from ..core.plain import plain
 from ..core.source import Source, as_view, view
 from ..core.view import View
@@ -20,7 +20,7 @@ from ..views.smap.smap import smap
 from ..views.split import split
 from .grouped import GroupedBatches, LastGroup
 from .keys import as_key
-from .lengths import as_length, as_lengths
+from .lengths import as_lengths
 from .nested import NestedSampler
 from .random_order import in_blocks
 
@@ -220,7 +220,7 @@ class BudgetBatchSampler(NestedSampler):
         batch: list[Any] = []
         longest = 0.0
         for key in map(partial(as_key, "BudgetBatchSampler: keys"), keys):
-            length = as_length(length_at(key), "BudgetBatchSampler: lengths")
+            length = number_at_least(length_at(key), "BudgetBatchSampler: lengths", 0)
             if length > self.max_tokens and self.oversize == "error":
                 raise _too_long(self, length, f"key {key!r}")
             longest = max(longest, length)

@@ -196,8 +196,8 @@ def as_place(num_replicas: Any, rank: Any, who: str) -> tuple[int, int]:
         group = process_group()
         if group is None:
             raise ValueError(
-                f"{who}: num_replicas and rank are needed, because PyTorch has no process group. Pass both, or"
-                " call torch.distributed.init_process_group before"
+                f"{who}: num_replicas and rank are needed, because PyTorch has no process group. Pass both,"
+                " or call torch.distributed.init_process_group before"
             )
         num_replicas = group.get_world_size() if num_replicas is None else num_replicas
         rank = group.get_rank() if rank is None else rank

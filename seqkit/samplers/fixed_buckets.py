@@ -23,7 +23,7 @@ from ..views.shuffle import shuffle
 from .batches import Last
 from .bucket_keys import ConstWidthBucket, as_bucket_keys, keys_of_scheme, smallest_fitting
 from .grouped import GroupedBatches, LastGroup
-from .lengths import Key, LengthArray, as_key, as_lengths
+from .lengths import Key, LengthArray, as_lengths, key_of_row
 
 __all__ = ["FixedBucketSampler"]
 
@@ -139,7 +139,7 @@ class FixedBucketSampler(GroupedBatches):
 
     def _filled(self, table: LengthArray, keys: LengthArray, sizes: Mapping[Any, int]) -> list[_Bucket]:
         """Return the buckets that are not empty, the greatest key first."""
-        names = [as_key(key) for key in keys]
+        names = [key_of_row(key) for key in keys]
         sizes = {plain(key): size for key, size in sizes.items()}
         if unknown := [key for key in sizes if key not in names]:
             raise ValueError(
