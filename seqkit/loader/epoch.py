@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain
-from typing import Any, NoReturn
+from typing import Any
 
 from ..core.errors import EvaluationError, seterr
 from ..core.tracebacks import hide_frames, warn
@@ -12,7 +11,7 @@ from .keys import by_number
 from .on_error import Recovered
 from .position import Position
 
-__all__ = ["Epoch", "begun"]
+__all__ = ["Epoch"]
 
 
 class Epoch(Iterator[Any]):
@@ -109,22 +108,3 @@ class Epoch(Iterator[Any]):
 def _costs_a_batch(error: Exception) -> bool:
     """Return whether an error uses up a batch. Other errors concern the iteration."""
     return isinstance(error, EvaluationError | RecursionError) or seterr() == "passthrough"
-
-
-def begun(items: Iterator[Any]) -> Iterator[Any]:
-    """Draw the first item now, and return the iteration that begins with it.
-
-    Before it, a data set that can only be iterated passes over the samples that were read before. What
-    happens then is no matter of a batch.
-    """
-    try:
-        first = next(items)
-    except StopIteration:
-        return items
-    except EvaluationError as error:
-        return chain(map(_raise, [error]), items)
-    return chain([first], items)
-
-
-def _raise(error: Exception) -> NoReturn:
-    raise error

@@ -30,30 +30,18 @@ _PLAIN = (list, tuple, range, str, bytes)
 
 
 class Given(View[Any]):
-    """The view of the values at `Sample` keys.
+    """The view of the values at `Sample` keys."""
 
-    Parameters
-    ----------
-    find : callable, optional
-        Reads the value of the sample with a number from the data set. Errors let the caller read it again.
-    """
-
-    def __init__(self, find: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__((), UNBOUNDED)
-        self._find = find
 
     def _get(self, key: Any) -> Any:
-        if isinstance(key, Sample):
-            return key.value
-        if self._find is None:
+        if not isinstance(key, Sample):
             raise RuntimeError(f"DataLoader: sample {key} is not known any more. Read it from the data set")
-        return self._find(key)
+        return key.value
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return self
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Given, ()  # workers get samples
 
 
 class Samples(View[Any]):

@@ -30,7 +30,7 @@ from .advice import (
     warn_of_uncalled_hook,
 )
 from .bound import Bound
-from .epoch import Epoch, begun
+from .epoch import Epoch
 from .followers import Followers
 from .iterable import iterable_split
 from .keys import as_key, as_keys, numbered
@@ -322,7 +322,6 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         )
         if order is not None and isinstance(sampler, Sampler):
             sampler.set_epoch(epoch + 1)  # as if it had been iterated
-        position.follow(self._latest)
         self._latest, self._next = position, Start(epoch + 1)
         self._followers.note()
         return position, items
@@ -420,8 +419,7 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
             return self._iterated(pipeline, range(start.batch, pipeline._n))
         if start.batch == 0 or start.goes_on:
             return self._iterated(pipeline, pipeline._plan())
-        items = self._iterated(pipeline, range(start.batch, _WITHOUT_END))
-        return begun(items) if self._options.is_iterable else items
+        return self._iterated(pipeline, range(start.batch, _WITHOUT_END))
 
     def _iterated(self, pipeline: View[Any], plan: Any) -> Iterator[Any]:
         if isinstance(pipeline, Prefetch):

@@ -22,7 +22,7 @@ from ..views.batch import batch
 from ..views.shuffle import shuffle
 from ..views.smap.smap import smap
 from .bound import Bound, seeds
-from .iterable import IterableReader, WorkerParts, sample_again, samples_of
+from .iterable import IterableReader, WorkerParts, samples_of
 from .keyed import AtKeys, Batches, Given, Samples
 from .on_error import OnRecovered, Tolerant
 from .options import Options
@@ -134,7 +134,7 @@ class Pipeline:
         if self.split in ("parts", "workers"):
             return self._of_parts()
         if self.split == "reader":
-            return self._batches(self._prepared(Given(partial(sample_again, self.options.dataset))))
+            return self._batches(self._prepared(Given()))
         if self.split == "none":
             return self._in_order(self._prepared(samples_of(self.options.dataset)))
         samples = as_view(self.options.dataset, "DataLoader")
@@ -182,10 +182,9 @@ class Pipeline:
         options, dataset = self.options, self.options.dataset
         if self.split == "workers":
             dataset = WorkerParts(dataset, max(options.num_workers, 1), self.start.introduce)
-        find = partial(sample_again, dataset) if self.split == "parts" else None
-        samples = self._prepared(Given(find))
+        samples = self._prepared(Given())
         blocks = Blocks(dataset, dataset.parts, options.batch_size, samples, self._batches(samples))
-        return InTurn(options, self.seed, blocks, self._batches(Given()), self.start)
+        return InTurn(self, blocks, self._batches(Given()))
 
     # ---------------------------------------------------------------- workers
 

@@ -109,8 +109,6 @@ class Position:
         Batches that were read, failed ones included.
     ended : bool
         Whether the iterator was exhausted.
-    earlier : (Position, int) or None
-        The position of the iterator before, which was not over, and its batches when this one began.
     """
 
     start: Start
@@ -123,7 +121,6 @@ class Position:
     has_digest: bool
     batch: int = 0
     ended: bool = False
-    earlier: tuple[Position, int] | None = None
 
     def __post_init__(self) -> None:
         self.batch = self.start.batch
@@ -136,19 +133,6 @@ class Position:
     def is_over(self) -> bool:
         """Return whether everything was read."""
         return self.ended or (self.is_exact and self.batch == self.length)
-
-    def follow(self, before: Position | None) -> None:
-        """Remember the position of the iterator before."""
-        if before is not None and not before.is_over():
-            self.earlier = before, before.batch
-
-    def rival(self) -> Position | None:
-        """Return the position of the iterator before, if it was read since. Asked for once."""
-        earlier, self.earlier = self.earlier, None
-        if earlier is None or earlier[0].is_over() or earlier[0].batch == earlier[1]:
-            self.earlier = earlier
-            return None
-        return earlier[0]
 
     def advance(self, count: int) -> None:
         """Count batches as read."""

@@ -58,7 +58,6 @@ class Resumable(Attributes):
             )
         position = self._position()
         self._warn_of_a_forgotten_order(position)
-        self._warn_of_a_rival()
         share = share_of(self._sampler)
         return {
             "version": 1,
@@ -111,16 +110,6 @@ class Resumable(Attributes):
                 f"DataLoader: the state cannot hold the order of {order_name(self._sampler)}, which draws it"
                 " from a generator in every epoch, so samples may come twice or be missed after a resume. Use"
                 " shuffle=True, or a sampler of seqkit.samplers",
-                UserWarning,
-            )
-
-    def _warn_of_a_rival(self) -> None:
-        latest = self._latest
-        if latest is not None and (rival := latest.rival()) is not None:
-            warn(
-                "DataLoader: the state is the position of the latest iterator, in epoch"
-                f" {latest.epoch}, but an earlier iterator, in epoch {rival.epoch}, was read since."
-                " Read one iterator at a time, or make a loader for each",
                 UserWarning,
             )
 

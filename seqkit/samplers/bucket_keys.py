@@ -172,7 +172,7 @@ def smallest_fitting(lengths: LengthArray, keys: LengthArray) -> LengthArray:
     if unplaced.size:
         sample = int((fitting < 0).argmax())
         raise ValueError(
-            f"FixedBucketSampler: lengths must fit into a bucket, got {key_of_row(lengths[sample])} for sample"
-            f" {sample}; the keys are {reprlib.repr([key_of_row(key) for key in keys])}"
+            f"FixedBucketSampler: lengths must fit into a bucket, got {key_of_row(lengths[sample])} for"
+            f" sample {sample}; the keys are {reprlib.repr([key_of_row(key) for key in keys])}"
         )
     return fitting
