@@ -10,10 +10,10 @@ from ..core.tracebacks import warn
 from ..core.view import View
 from ..prefetch.repeated import code_of, mentioned
 from ..prefetch.resources import usable_cpus
-from ..samplers.base import Sampler
+from ..samplers.base import Sampler, chain_of
 from ..views.gather.part_of_shuffle import warn_of_part_of_shuffle
 from .options import Options
-from .orders import chain_of, has_slice, is_a_share
+from .orders import has_slice, is_a_share
 from .state import sample_count
 
 __all__ = [

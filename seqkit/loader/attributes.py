@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from ..core.view import View
+from .epochs import Epochs
 from .options import Options
 from .own_samplers import own_samplers
 from .pipeline import Pipeline
@@ -25,9 +26,9 @@ _ATTRIBUTES = frozenset(["view", *(field.name for field in fields(Options))])
 class Attributes:
     """The base class of `DataLoader` that shows its arguments."""
 
+    _epochs: Epochs
     _options: Options
     _pipeline: Pipeline
-    _sampler: Any  # the one that gives the keys to read, or None
     _shown_samplers: tuple[Any, Any] | None
 
     def _attribute(self, name: str) -> Any:
@@ -48,7 +49,7 @@ class Attributes:
 
     def _samplers(self) -> tuple[Any, Any]:
         """Return the sampler and the batch sampler that are read, or show the order."""
-        options, read = self._options, self._sampler
+        options, read = self._options, self._epochs.sampler
         if options.is_iterable:
             return None, None
         if self._shown_samplers is None:
@@ -96,8 +97,3 @@ class Attributes:
             if name == "epoch":
                 raise AttributeError(f"DataLoader: epoch is set by set_epoch({value!r}), or by the next iter")
         super().__setattr__(name, value)
-
-    def __delattr__(self, name: str) -> None:
-        if name in _ATTRIBUTES:
-            raise ValueError(f"DataLoader: {name} attribute should not be deleted")
-        super().__delattr__(name)

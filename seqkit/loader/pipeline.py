@@ -28,6 +28,7 @@ from .on_error import OnRecovered, Tolerant
 from .options import Options
 from .own_samplers import OwnSampler
 from .parts import Blocks, InTurn
+from .state import sample_count
 
 __all__ = ["Pipeline", "WorkerStart", "Workers"]
 
@@ -117,6 +118,20 @@ class Pipeline:
         if sampler is not None or options.batch_size is None:
             return n
         return batch_count(n, options.batch_size, options.last)
+
+    def samples(self) -> int | None:
+        """Return how many samples the data set has, or None if that is not known."""
+        return None if self.options.is_iterable else sample_count(self.options.dataset)
+
+    @property
+    def sends_keys(self) -> bool:
+        """Whether workers get keys although the order of the sampler is known.
+
+        Other code may change the sampler while workers outlive an epoch. The key of a single sample seeds
+        the global generators.
+        """
+        options = self.options
+        return options.persistent_workers or (options.num_workers > 0 and not options.is_batched)
 
     # ---------------------------------------------------------------- samples, batches
 
