@@ -23,7 +23,7 @@ from ..views.shuffle import shuffle
 from ..views.smap.smap import smap
 from .bound import Bound, seeds
 from .iterable import IterableReader, WorkerParts, samples_of
-from .keyed import AtKeys, Batches, Given, Samples
+from .keyed import AtKeys, AtLists, Batches, Given, Samples
 from .on_error import OnRecovered, Tolerant
 from .options import Options
 from .own_samplers import OwnSampler
@@ -157,8 +157,10 @@ class Pipeline:
             samples = self._prepared(samples)
             return self._in_order(shuffle(samples, self.seed) if self.options.shuffle else samples)
         samples = self._prepared(Samples(samples))
-        if order is None or self.options.batch_sampler is not None:
-            return self._batches(samples, order)
+        if order is None:
+            return self._batches(samples)
+        if self.options.batch_sampler is not None:
+            return AtLists(self._batches(samples), order)
         return self._in_order(AtKeys(samples, order))
 
     def _prepared(self, samples: View[Any]) -> View[Any]:
@@ -179,11 +181,11 @@ class Pipeline:
         drop_last = options.last == "discard"
         return self._finished(batch(samples, options.batch_size, drop_last, collate_fn=collate_fn))
 
-    def _batches(self, samples: View[Any], order: View[Any] | None = None) -> View[Any]:
-        """Return the view of the batches of an order. None: the indices are lists of keys, or keys."""
+    def _batches(self, samples: View[Any]) -> View[Any]:
+        """Return the view of the batches at lists of keys, or of the samples at keys."""
         is_batched = self.options.is_batched
         collate_fn = self._on_the_rest(self.collate_fn, is_batched)
-        return self._finished(Batches(samples, collate_fn, is_batched, order))
+        return self._finished(Batches(samples, collate_fn, is_batched))
 
     def _finished(self, items: View[Any]) -> View[Any]:
         f = self.options.batch_transform

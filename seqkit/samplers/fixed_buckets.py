@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,12 +19,13 @@ from ..views.batch import batch
 from ..views.concatenate import concatenate
 from ..views.gather.gather import gather
 from ..views.shuffle import shuffle
-from .batches import Last
 from .bucket_keys import ConstWidthBucket, as_bucket_keys, keys_of_scheme, smallest_fitting
 from .grouped import GroupedBatches, LastGroup
 from .lengths import Key, LengthArray, as_lengths, key_of_row
 
 __all__ = ["FixedBucketSampler"]
+
+Last = Literal["keep", "discard"]
 
 
 class FixedBucketSampler(GroupedBatches):
@@ -60,9 +60,8 @@ class FixedBucketSampler(GroupedBatches):
         `ConstWidthBucket` by default; there are also `LinearWidthBucket` and `ExpWidthBucket`.
     batch_sizes : mapping, optional
         Samples per batch for some keys, in place of the rules above.
-    last : "keep", "discard" or "rollover"
-        What to do with samples that do not fill the last batch of their bucket. "rollover" puts them at the
-        beginning of the bucket in the next epoch.
+    last : "keep" or "discard"
+        What to do with samples that do not fill the last batch of their bucket.
     num_shards : int
         Batches per list, one for each device. 0 (the default): single batches.
     last_group : "overlap", "discard" or "fewer"
@@ -123,7 +122,7 @@ class FixedBucketSampler(GroupedBatches):
                 " determines the batch sizes",
                 UserWarning,
             )
-        self.last: Last = as_last(last, "FixedBucketSampler: last", allowed=("keep", "discard", "rollover"))
+        self.last: Last = as_last(last, "FixedBucketSampler: last", allowed=("keep", "discard"))
         table = as_lengths(lengths, "FixedBucketSampler: lengths")
         if bucket_keys is None:
             scheme = ConstWidthBucket() if bucket_scheme is None else bucket_scheme
@@ -135,7 +134,6 @@ class FixedBucketSampler(GroupedBatches):
             )
         self._num_samples = len(table)
         self._buckets = self._filled(table, as_bucket_keys(bucket_keys, table), batch_sizes or {})
-        self._carried: list[list[int]] = [[] for _ in self._buckets]
 
     def _filled(self, table: LengthArray, keys: LengthArray, sizes: Mapping[Any, int]) -> list[_Bucket]:
         """Return the buckets that are not empty, the greatest key first."""
@@ -186,62 +184,18 @@ class FixedBucketSampler(GroupedBatches):
 
     @property
     def batches(self) -> View[list[int]]:
-        """The batches of an epoch as a view. With rollover, the samples that were carried over come first."""
+        """The batches of an epoch as a view."""
         batches: View[list[int]] = concatenate(
-            batch(samples, bucket.batch_size, self.last != "keep")
-            for bucket, samples in zip(self._buckets, self._samples(), strict=True)
+            batch(self._samples(bucket), bucket.batch_size, self.last == "discard")
+            for bucket in self._buckets
         )
         return shuffle(batches, self.seed, name="batches") if self.shuffle else batches
 
-    def _samples(self) -> list[View[int]]:
-        """Return the samples of each bucket in an epoch as a view, carried ones first."""
-        samples = []
-        for bucket, carried in zip(self._buckets, self._carried, strict=True):
-            ids = gather(range(self._num_samples), bucket.ids)
-            if self.shuffle:
-                ids = Evaluated(shuffle(bucket.ids, self.seed, name=f"bucket {bucket.key}"))
-            samples.append(concatenate([carried, ids]) if carried else ids)
-        return samples
-
-    def at_epoch(self, epoch: int) -> View[Any] | None:
-        """Return the batches of an epoch, or the lists of batches, as a view. None with
-        ``last="rollover"``."""
-        return None if self.last == "rollover" else super().at_epoch(epoch)
-
-    def _draw(self, epoch: int) -> Iterator[Any]:
-        if self.last != "rollover":
-            return super()._draw(epoch)
-        batches = iter(self.order.at_epoch(epoch))
-        left = []
-        for bucket, samples in zip(self._buckets, self._samples(), strict=True):
-            left.append(samples.at_epoch(epoch)[len(samples) // bucket.batch_size * bucket.batch_size :])
-        return chain(batches, self._carry_over(left))
-
-    def _carry_over(self, left: list[View[int]]) -> Iterator[Any]:
-        """Keep the samples that filled no batch, once all batches were read."""
-        self._carried = [list(samples) for samples in left]
-        yield from ()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the number of the next epoch, the seed, and the samples that were carried over."""
-        return {**super().state_dict(), "carried": list(chain.from_iterable(self._carried))}
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        samples = list(state["carried"])
-        carried = [[i for i in samples if i in bucket] for bucket in self._buckets]
-        for bucket, own in zip(self._buckets, carried, strict=True):
-            if len(own) >= (bucket.batch_size if self.last == "rollover" else 1):
-                raise ValueError(
-                    f"FixedBucketSampler: the state carries {len(own)} samples of bucket {bucket.key} over,"
-                    f" which does not go with last={self.last!r} and a batch size of {bucket.batch_size}"
-                )
-        if sum(map(len, carried)) != len(samples):
-            raise ValueError(
-                f"FixedBucketSampler: the state carries samples over that are not among {self._num_samples}"
-                f" samples, got {reprlib.repr(samples)}"
-            )
-        super()._restore(state)
-        self._carried = carried
+    def _samples(self, bucket: _Bucket) -> View[int]:
+        """Return the samples of a bucket in an epoch as a view."""
+        if self.shuffle:
+            return Evaluated(shuffle(bucket.ids, self.seed, name=f"bucket {bucket.key}"))
+        return gather(range(self._num_samples), bucket.ids)
 
 
 class Evaluated(View[int]):
@@ -279,6 +233,3 @@ class _Bucket:
     key: Key
     ids: IndexArray
     batch_size: int
-
-    def __contains__(self, sample: object) -> bool:
-        return sample in self.ids
