@@ -5,7 +5,7 @@ The loader does not read them. They show its order, and their epoch is the loade
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from copy import copy
 from typing import Any, Self
 from weakref import ref
@@ -76,15 +76,6 @@ class OwnSampler(Sampler):
         if self._loader() is None:
             return super()._draw(epoch)
         return iter(self.at_epoch(epoch) or ())
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Raise RuntimeError if the sampler belongs to a loader, whose state contains the position."""
-        if self._loader() is None:
-            return super().load_state_dict(state)
-        raise RuntimeError(
-            f"{type(self).__name__}: this sampler only shows the order of a DataLoader. Load the state of the"
-            " loader: loader.load_state_dict(state)"
-        )
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not name.startswith("_") and self._loader() is not None:

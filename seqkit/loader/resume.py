@@ -9,7 +9,7 @@ from weakref import WeakSet
 from ..core.tracebacks import warn
 from ..core.view import View
 from .attributes import Attributes
-from .orders import forgets_its_order, order_name, share_of
+from .orders import order_name, share_of
 from .parts import InTurn
 from .state import check_samples, check_share, check_state, has_exact_state
 
@@ -47,7 +47,6 @@ class Resumable(Attributes):
                 " the samples that are carried over"
             )
         position = self._epochs.position()
-        self._warn_of_a_forgotten_order(position)
         share = share_of(self._epochs.sampler)
         return {
             "version": 1,
@@ -69,17 +68,6 @@ class Resumable(Attributes):
             return "sequential"
         below = getattr(self.dataset, "_random_count", 0)  # salts the order
         return f"shuffle above {below} random views" if below else "shuffle"
-
-    def _warn_of_a_forgotten_order(self, position: dict[str, Any]) -> None:
-        sampler = self._epochs.sampler
-        if position["batch"] and "order" not in self._said and forgets_its_order(sampler):
-            self._said.add("order")
-            warn(
-                f"DataLoader: the state cannot hold the order of {order_name(sampler)}, which draws it from a"
-                " generator in every epoch, so samples may come twice or be missed after a resume. Use"
-                " shuffle=True, or a sampler of seqkit.samplers",
-                UserWarning,
-            )
 
     def _keeps_dataset_state(self) -> bool:
         """Return whether the data set has a state, and is read in step with the consumer of this process."""

@@ -17,8 +17,10 @@ Key = float | tuple[float, ...]
 LengthArray = npt.NDArray[Any]  # of ints or floats
 
 
-def as_lengths(lengths: Any, who: str) -> LengthArray:
-    """Return lengths as a table of ints or floats: a row per sample, a column per part of it.
+def as_lengths(lengths: Any, who: str, kinds: str = "iuf") -> LengthArray:
+    """Return lengths, or weights, as a table of ints or floats: a row per sample, a column per part of it.
+
+    `kinds` has the kinds of dtypes that are numbers.
 
     >>> as_lengths([3, 0], "FixedBucketSampler: lengths").tolist()
     [[3], [0]]
@@ -26,7 +28,7 @@ def as_lengths(lengths: Any, who: str) -> LengthArray:
     table = numbers_of(lengths, who)
     if table.size == 0 and table.ndim:
         return np.empty((0, 1), np.int64)
-    if table.ndim not in (1, 2) or table.dtype.kind not in "iuf":
+    if table.ndim not in (1, 2) or table.dtype.kind not in kinds:
         raise TypeError(
             f"{who} must be numbers, or tuples of so many numbers for all, got {reprlib.repr(lengths)}"
         )

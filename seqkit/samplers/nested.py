@@ -8,7 +8,7 @@ from typing import Any, cast
 from ..core.arguments import check_iterable
 from ..core.set_epoch import epoch_of, has_method
 from ..core.view import View
-from .base import Sampler, draw, order_of, pass_epoch, state_of
+from .base import Sampler, chain_of, draw, order_of, pass_epoch, state_of
 
 __all__ = ["NestedSampler"]
 
@@ -77,13 +77,12 @@ class NestedSampler(Sampler):
 
     def _check_shares(self, state: Any) -> None:
         """Refuse a state of which a sampler inside shared the epoch with another number of processes."""
-        inner: Any = self
-        while isinstance(state, Mapping):
-            own = getattr(inner, "num_replicas", None)
+        for one in chain_of(self):
+            own = getattr(one, "num_replicas", None)
             if own is not None and state.get("num_replicas", own) != own:
                 raise ValueError(
                     f"{type(self).__name__}: a state of {state['num_replicas']} processes resumes with as"
                     f" many only, got num_replicas={own}. Resume it at the end of an epoch, or let"
                     f" ShardedSampler share the {type(self).__name__}."
                 )
-            inner, state = getattr(inner, "sampler", None), state.get("sampler")
+            state = state.get("sampler") or {}

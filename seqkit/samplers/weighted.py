@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.arguments import as_bool, positive_int
-from ..core.values import numbers_of
 from ..core.view import View
 from .base import SeededSampler
+from .lengths import as_lengths
 from .random_order import in_blocks
 
 __all__ = ["WeightedRandomSampler"]
@@ -90,27 +90,14 @@ class WeightedRandomSampler(SeededSampler):
 
 def _as_weights(weights: Any) -> Floats:
     """Return the weights as an array of its own, checked."""
-    given = numbers_of(weights, "WeightedRandomSampler: weights")
-    if given.size and given.dtype.kind not in "biuf":
-        raise TypeError(
-            f"WeightedRandomSampler: weights must be a sequence of numbers, got {reprlib.repr(weights)}"
-        )
-    array = given.astype(np.float64)
-    if array.ndim != 1:
-        raise ValueError(
-            f"WeightedRandomSampler: weights must be one-dimensional, got {array.ndim} dimensions"
-        )
-    for unfit, rule in ((~np.isfinite(array), "be finite"), (array < 0, "not be negative")):
-        if unfit.any():
-            position = int(unfit.argmax())
-            raise ValueError(
-                f"WeightedRandomSampler: weights must {rule}, got {array[position]} at position {position}"
-            )
-    if not array.any():
+    table = as_lengths(weights, "WeightedRandomSampler: weights", "biuf")
+    if table.shape[1] != 1:
+        raise ValueError("WeightedRandomSampler: weights must be one-dimensional, got 2 dimensions")
+    if not table.any():
         raise ValueError(
             f"WeightedRandomSampler: at least one weight must be above 0, got {reprlib.repr(weights)}"
         )
-    return array
+    return table[:, 0].astype(np.float64)
 
 
 def _repeatedly(sums: Floats, rng: np.random.Generator, count: int) -> list[int]:
