@@ -9,7 +9,6 @@ from typing import Any
 from ..core.view import View
 from .epochs import Epochs
 from .options import Options
-from .own_samplers import own_samplers
 from .pipeline import Pipeline
 from .signature import did_you_mean
 
@@ -29,7 +28,6 @@ class Attributes:
     _epochs: Epochs
     _options: Options
     _pipeline: Pipeline
-    _shown_samplers: tuple[Any, Any] | None
 
     def _attribute(self, name: str) -> Any:
         """Return an argument as the loader uses it."""
@@ -42,24 +40,10 @@ class Attributes:
             case "prefetch_factor":
                 return options.batches_ahead if options.num_workers else None
             case "sampler":
-                return self._samplers()[0]
+                return self._epochs.shown_samplers()[0]
             case "batch_sampler":
-                return self._samplers()[1]
+                return self._epochs.shown_samplers()[1]
         return getattr(options, name)
-
-    def _samplers(self) -> tuple[Any, Any]:
-        """Return the sampler and the batch sampler that are read, or show the order."""
-        options, read = self._options, self._epochs.sampler
-        if options.is_iterable:
-            return None, None
-        if self._shown_samplers is None:
-            if read is None:
-                self._shown_samplers = own_samplers(self, options, self._pipeline.seed)
-            elif options.makes_batches:
-                self._shown_samplers = read.sampler, read
-            else:
-                self._shown_samplers = (read, None) if options.batch_sampler is None else (None, read)
-        return self._shown_samplers
 
     def _take_over(self, options: Options) -> None:
         """Begin to show the arguments, in place of attributes that a subclass has set before `__init__`.

@@ -27,6 +27,8 @@ class Epoch(Iterator[Any]):
         The type of the data set.
     failed : list
         Receives the failures of `Recovered` batches.
+    begin : callable
+        Called with the iterator and its position before the first batch.
     finish : callable
         Called once, at the end.
     """
@@ -37,6 +39,7 @@ class Epoch(Iterator[Any]):
         position: Position,
         source: str,
         failed: list[tuple[Any, str]],
+        begin: Callable[[Epoch, Position], None],
         finish: Callable[[], None],
     ) -> None:
         self._items = items
@@ -44,18 +47,20 @@ class Epoch(Iterator[Any]):
         self._source = source
         self._failed = failed
         self._finish: Callable[[], None] | None = finish
-        self.is_unread = True
+        self._begin: Callable[[Epoch, Position], None] | None = begin
         self._was_cut_short = False  # whether the last error ended the iteration
 
     def follow(self, other: Epoch) -> None:
-        """Read the epoch of another iterator. Neither of them was read before."""
+        """Read the epoch of another iterator, which was not read."""
         finish = self._finish
         self._items, self._position, self._finish = other._items, other._position, other._finish
         if finish is not None:
             finish()
 
     def __next__(self) -> Any:
-        self.is_unread = False
+        if self._begin is not None:
+            begin, self._begin = self._begin, None
+            begin(self, self._position)
         while True:
             try:
                 item = next(self._items)

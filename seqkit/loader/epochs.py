@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from ..core.iteration import is_one_shot
@@ -16,6 +16,7 @@ from ..samplers.base import Sampler, chain_of, draw, order_of, pass_epoch, state
 from ..views.uniter import Uniter
 from .keys import as_key, as_keys
 from .orders import is_a_share, own_epoch
+from .own_samplers import own_samplers
 from .pipeline import Pipeline
 from .position import DrawnKeys, Position, Start, load_sampler_state
 from .state import check_key
@@ -47,6 +48,7 @@ class Epochs:
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
         self.sampler = pipeline.sampler()
+        self._own: tuple[Any, Any] = (None, None)  # samplers that only show the order, once asked for
         self.listeners = _listeners(pipeline.options.dataset, self.sampler)
         self.next = Start()
         self.latest: Position | None = None
@@ -59,11 +61,19 @@ class Epochs:
     @property
     def number(self) -> int:
         """The number of the next epoch. The user may have set it on the sampler or a data set."""
-        own = own_epoch(self.sampler)
-        if own is not None and own != self._noted:
-            return own
-        by_hand = map(epoch_by_hand, self.listeners)
+        by_hand = chain([self.set_on_sampler()], map(epoch_by_hand, self.listeners))
         return next((epoch for epoch in by_hand if epoch is not None), self.next.epoch)
+
+    def set_on_sampler(self) -> int | None:
+        """Return the epoch of the sampler if other code has set it, otherwise None."""
+        own = own_epoch(self._counted)
+        return None if own == self._noted else own
+
+    @property
+    def _counted(self) -> Any:
+        """The sampler whose epoch is that of the loader."""
+        sampler, batch_sampler = self._own
+        return next((one for one in (self.sampler, batch_sampler, sampler) if one is not None), None)
 
     def set(self, epoch: int) -> None:
         """Begin with this epoch, whatever was read of the latest one."""
@@ -76,17 +86,39 @@ class Epochs:
         """Begin at an epoch, and tell it to the sampler and the data set."""
         if epoch != self.next.epoch:
             self.next = Start(epoch)
-        pass_epoch(self.sampler, epoch)
         self.tell(epoch)
+        self.count(epoch)
 
     def tell(self, epoch: int) -> None:
-        """Tell an epoch to all objects that follow, and take that of the sampler as set by the loader."""
+        """Tell an epoch to the data set, and to samplers that do not count epochs themselves."""
         tell(self.listeners, epoch, again=True)
-        self._noted = own_epoch(self.sampler)
+
+    def count(self, epoch: int) -> None:
+        """Set the epoch of the sampler, as the one that the loader reads next."""
+        pass_epoch(self._counted, epoch)
+        self._note()
+
+    def _note(self) -> None:
+        self._noted = own_epoch(self._counted)
+
+    def shown_samplers(self) -> tuple[Any, Any]:
+        """Return the sampler and the batch sampler that are read, or that show the order."""
+        options, read = self.pipeline.options, self.sampler
+        if options.is_iterable:
+            return None, None
+        if read is None:
+            if self._own[0] is None:
+                epoch = self.number
+                self._own = own_samplers(options, self.pipeline.seed)
+                self.count(epoch)
+            return self._own
+        if options.makes_batches:
+            return read.sampler, read
+        return (read, None) if options.batch_sampler is None else (None, read)
 
     def use(self, pipeline: Pipeline) -> None:
         """Go on with another seed."""
-        self.pipeline, self.sampler = pipeline, pipeline.sampler()
+        self.pipeline, self.sampler, self._own = pipeline, pipeline.sampler(), (None, None)
 
     # ---------------------------------------------------------------- begin an epoch
 
@@ -98,8 +130,14 @@ class Epochs:
             self.move_to(epoch)
         tell(self.listeners, epoch)
         options, sampler, start = self.pipeline.options, self.sampler, self.next
-        order = order_of(sampler, epoch)
+        order = in_view = order_of(sampler, epoch)
+        if order is not None and self.pipeline.sends_keys:
+            in_view = None
+        elif order is not None and options.makes_batches:
+            in_view = order_of(sampler.sampler, epoch)
         has_digest = sampler is not None and not options.is_iterable and not is_a_share(sampler)
+        if in_view is not None and has_digest and start.batch and start.key is not None:
+            check_key(order[start.batch - 1], start.key)
         position = Position(
             start=start,
             samples=start.samples if start.batch else self.pipeline.samples(),
@@ -107,22 +145,25 @@ class Epochs:
             is_exact=not options.is_iterable or options.last == "rollover",
             before=state_of(sampler),
             order=order,
-            keys=self._keys(start, order, has_digest),
+            in_view=in_view,
+            keys=None if sampler is None or in_view is not None else self._drawn(start, has_digest),
             has_digest=has_digest,
         )
-        if order is not None and isinstance(sampler, Sampler):
-            sampler.set_epoch(epoch + 1)  # as if it had been iterated
+        if sampler is None or (order is not None and isinstance(sampler, Sampler)):
+            pass_epoch(self._counted, epoch + 1)  # as if it had been iterated
         self.latest, self.next = position, Start(epoch + 1)
-        self._noted = own_epoch(sampler)
+        self._note()
         return position
 
     def take_back(self, before: tuple[Position | None, Start], position: Position) -> None:
         """Forget an epoch that could not begin."""
         with self.lock:
             load_sampler_state(self.sampler, position.before)
-            self._noted = own_epoch(self.sampler)
             if self.latest is position:
                 self.latest, self.next = before
+            if self.sampler is None:
+                pass_epoch(self._counted, self.next.epoch)
+            self._note()
 
     def refuse_second_pass(self) -> None:
         """Refuse a second epoch over an iterator."""
@@ -138,15 +179,9 @@ class Epochs:
                 )
         self._has_begun = True
 
-    def _keys(self, start: Start, order: View[Any] | None, has_digest: bool) -> DrawnKeys | None:
-        """Begin to draw keys, unless the order of the sampler is a part of the view that is read."""
+    def _drawn(self, start: Start, has_digest: bool) -> DrawnKeys:
+        """Begin to draw keys. The key before the first one may be checked."""
         is_checked = has_digest and start.batch > 0 and start.key is not None
-        if self.sampler is None:
-            return None
-        if order is not None and not self.pipeline.sends_keys:
-            if is_checked:
-                check_key(order[start.batch - 1], start.key)
-            return None
         first = 0 if start.goes_on else start.batch - is_checked
         keys = DrawnKeys(map(self._as_key, draw(self.sampler, start.epoch, first)), has_digest)
         if is_checked:
@@ -211,6 +246,9 @@ class Epochs:
         key = position.get("key") if start == position["batch"] else None
         self.latest, self.next = None, Start(position["epoch"], start, key, position.get("samples"))
         self.tell(position["epoch"])
+        if self.sampler is None:
+            pass_epoch(self._counted, position["epoch"])
+        self._note()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "latest": None, "lock": None}

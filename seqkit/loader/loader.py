@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, Self
-from weakref import WeakSet, ref
+from weakref import WeakSet
 
 from ..collation.default import default_collate, default_convert
 from ..core.arguments import int_at_least
@@ -18,7 +18,7 @@ from ..core.source import as_view
 from ..core.tracebacks import hiding_frames, warn
 from ..core.view import View
 from ..prefetch import Prefetch
-from ..samplers.base import order_of, whole_order
+from ..samplers.base import whole_order
 from .advice import (
     warn_of_missed_parts,
     warn_of_no_batch,
@@ -203,8 +203,6 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
     _worker_start: type[WorkerStart] = WorkerStart
     _no_pinning = "arrays are never pinned (tensors of seqkit.torch.DataLoader are)"
 
-    _iterator: Callable[[], Epoch | None] = staticmethod(lambda: None)  # the latest one, while it lives
-
     @takes(Options)
     def __init__(self, options: Options) -> None:
         self._take_over(options)
@@ -238,21 +236,18 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         return self._options.drawn_seed()
 
     def _build(self, pipeline: Pipeline) -> None:
-        """Build the view of the items. The view to show and the samplers to show are made when asked for."""
+        """Build the view of the items. The view to show is made when it is asked for."""
         self._pipeline = pipeline
         self._items = pipeline.items(self._epochs.sampler is not None)
         self._samples_built_for = pipeline.samples()
         self._persistent: View[Any] | None = None  # the items, computed by workers that outlive an epoch
         self._view: View[Any] | None = None
-        self._shown_samplers: tuple[Any, Any] | None = None
 
     # ---------------------------------------------------------------- begin an epoch
 
     @hiding_frames()
     def __iter__(self) -> Iterator[Batch]:
-        iterator = self._begun_iterator()
-        self._iterator = ref(iterator)
-        return iterator
+        return self._begun_iterator()
 
     def _begun_iterator(self) -> Epoch:
         options, epochs = self._options, self._epochs
@@ -287,26 +282,22 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
             epochs.take_back(before, position)
             raise
         source = type(options.dataset).__name__
-        return Epoch(batches, position, source, self.failed, partial(self._finished, node))
+        finish = partial(self._finished, node)
+        return Epoch(batches, position, source, self.failed, self._begin_again, finish)
 
     def _draw_seed(self) -> None:
         """Called before each epoch. The subclass for PyTorch may change the seed."""
 
     def _items_of(self, position: Position) -> View[Any]:
         """Return the view of the items of an epoch. It is made again only where it may have changed."""
-        pipeline, sampler = self._pipeline, self._epochs.sampler
+        pipeline = self._pipeline
         has_changed = pipeline.samples() != self._samples_built_for
         if self._options.persistent_workers:
             if has_changed:
                 self._renew(pipeline)  # the workers have copies of the data set as it was
             return self._items
-        if position.order is not None and not pipeline.sends_keys:
-            makes_batches = self._options.makes_batches
-            return pipeline.items(
-                True, order_of(sampler.sampler, position.epoch) if makes_batches else position.order
-            )
-        if self._options.is_iterable or has_changed:
-            return pipeline.items(sampler is not None)
+        if position.in_view is not None or self._options.is_iterable or has_changed:
+            return pipeline.items(self._epochs.sampler is not None, position.in_view)
         return self._items
 
     # ---------------------------------------------------------------- read it
@@ -371,16 +362,18 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         """
         self._epochs.set(int_at_least(epoch, "DataLoader: epoch", 0))
 
-    def set_epoch_as_sampler(self, epoch: int) -> None:
-        """Set the epoch as `set_epoch` of a sampler does in PyTorch. Called by `loader.sampler`.
+    def _begin_again(self, iterator: Epoch, position: Position) -> None:
+        """Let an iterator, before its first batch, follow an epoch that was set on the sampler since.
 
-        There it counts also for an iterator that was not read yet. Lightning calls it after `iter`.
+        The samplers of PyTorch draw an order when they are read. Lightning sets the epoch after `iter`.
         """
-        iterator, latest = self._iterator(), self._epochs.latest
-        if iterator is None or not iterator.is_unread:
-            self.set_epoch(epoch)
-        elif latest is not None and latest.epoch != epoch:
-            self.set_epoch(epoch)
+        epochs = self._epochs
+        epoch = epochs.set_on_sampler()
+        if epoch is None or epochs.latest is not position:
+            return
+        if epoch == position.epoch:
+            epochs.count(epoch + 1)
+        else:
             iterator.follow(self._begun_iterator())
 
     def _set_seed(self, seed: int) -> None:

@@ -26,7 +26,7 @@ from .iterable import IterableReader, WorkerParts, samples_of
 from .keyed import AtKeys, AtLists, Batches, Given, Samples
 from .on_error import OnRecovered, Tolerant
 from .options import Options
-from .own_samplers import OwnSampler
+from .own_samplers import counting
 from .parts import Blocks, InTurn
 from .state import sample_count
 
@@ -90,9 +90,8 @@ class Pipeline:
 
     def sampler(self) -> Any:
         """Return the sampler that gives the keys to read. None: the order is part of the view."""
-        options, dataset, sampler = self.options, self.options.dataset, self.options.given_sampler
-        if isinstance(sampler, OwnSampler):  # of another loader
-            sampler = sampler.detached()
+        options, dataset = self.options, self.options.dataset
+        sampler = counting(options.given_sampler)
         if self.split == "reader":
             sampler = IterableReader(dataset)
         elif sampler is None and options.last == "rollover" and self.split is None:

@@ -101,6 +101,8 @@ class Position:
         The state of the sampler before the epoch.
     order : View or None
         The keys of all batches, if the sampler has a known order.
+    in_view : View or None
+        The keys that are a part of the view that is read: those of samples, unless the batches are given.
     keys : DrawnKeys or None
         The keys that are drawn as they are needed, otherwise or for persistent workers.
     has_digest : bool
@@ -117,6 +119,7 @@ class Position:
     is_exact: bool
     before: Any
     order: View[Any] | None
+    in_view: View[Any] | None
     keys: DrawnKeys | None
     has_digest: bool
     batch: int = 0

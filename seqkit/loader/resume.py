@@ -143,9 +143,7 @@ class Resumable(Attributes):
 
     def __getstate__(self) -> dict[str, Any]:
         position = {**self._epochs.position(), **self._dataset_state()}
-        state = {**self.__dict__, "_nodes": None, "_shown_samplers": None, "_position": position}
-        state.pop("_iterator", None)
-        return state
+        return {**self.__dict__, "_nodes": None, "_position": position}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         position = state.pop("_position")

@@ -53,6 +53,7 @@ class Sampler(Ordered, Iterable[Any]):
     """
 
     _epoch = 0  # also of a subclass whose `__init__` does not call this class
+    _counts = True  # False: iterating shows the next epoch of a loader, and does not count as one
 
     # A subclass may define a property or, where the order never changes, an attribute.
     @property
@@ -83,7 +84,7 @@ class Sampler(Ordered, Iterable[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         epoch = self.epoch
-        self._epoch = epoch + 1
+        self._epoch = epoch + self._counts
         return self._draw(epoch)
 
     def _draw(self, epoch: int) -> Iterator[Any]:

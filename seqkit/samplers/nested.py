@@ -44,7 +44,7 @@ class NestedSampler(Sampler):
         order = order_of(self, epoch)
         if order is None:
             return self._drawn(draw(self.sampler, epoch, self._already_read(epoch)))
-        pass_epoch(self.sampler, epoch + 1)
+        pass_epoch(self.sampler, epoch + self._counts)
         return iter(order)
 
     def _already_read(self, epoch: int) -> int:

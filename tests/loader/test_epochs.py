@@ -284,14 +284,6 @@ def test_the_sampler_that_a_loader_shows_has_the_order_of_its_next_epoch(below: 
         assert plain(loader) == order
 
 
-def test_the_sampler_that_a_loader_shows_refuses_what_would_have_no_effect() -> None:
-    loader = sk.DataLoader(range(10), shuffle=True)
-    with pytest.raises(AttributeError, match="only shows the order of a DataLoader, so seed cannot be set"):
-        loader.sampler.seed = 3
-    with pytest.raises(RuntimeError, match="Load the state of the loader"):
-        loader.sampler.load_state_dict({"epoch": 1, "seed": 0})
-
-
 @pytest.mark.parametrize("name", ["sampler", "batch_sampler"])
 def test_the_sampler_of_a_loader_serves_another_loader(name: str) -> None:
     first = sk.DataLoader(range(10), 5, shuffle=True, seed=1)
