@@ -189,6 +189,9 @@ class AtLists(AtKeys):
 
     _as_index = staticmethod(as_keys)
 
+    def _item(self, i: int, given: Any) -> Any:
+        return self._sources[0]._get(as_keys(given))
+
     def _iter(self, plan: Plan) -> Iterator[Any]:
         return each_with(self, self._item, self._sources[1]._iter(plan), plan)
 

@@ -381,9 +381,10 @@ class Own:
 DATA = [range(10), [*range(10)], np.arange(10), sk.smap(abs, range(10)), Own()]
 
 
-@every_way
 @pytest.mark.parametrize("data", DATA, ids=lambda data: type(data).__name__)
-@pytest.mark.parametrize("index", [99, 10, -11])
+@pytest.mark.parametrize(
+    ("way", "index"), [({}, 99), ({}, 10), ({}, -11), (WAYS[1].values[0], 99), (WAYS[2].values[0], 99)]
+)
 def test_an_index_that_the_data_set_has_not_names_the_sampler(way: Any, data: Any, index: int) -> None:
     keys: list[Any] = [[0, -10], [3, index], [4, 5]]
     loaders = [{"batch_sampler": keys}, {"batch_size": None, "sampler": [0, index, 4]}]
@@ -413,7 +414,7 @@ ORDERS: dict[str, dict[str, Any]] = {
 }
 
 
-@every_way
+@pytest.mark.parametrize("way", WAYS[:2])
 @pytest.mark.parametrize("order", ORDERS)
 def test_the_view_of_a_loader_with_a_sampler_is_a_sequence(way: Any, order: str) -> None:
     collate = {"collate_fn": list} if ORDERS[order].get("batch_size", 1) is not None else {}

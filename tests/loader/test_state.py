@@ -26,7 +26,9 @@ from .ways import WAYS
 N = 22
 
 every_way = pytest.mark.parametrize("way", WAYS)
-some_ways = pytest.mark.parametrize("way", WAYS[::2])
+some_ways = pytest.mark.parametrize(
+    "way", [*WAYS[:2], pytest.param(*WAYS[2].values, id="processes", marks=pytest.mark.stress)]
+)
 
 Loader = sk.DataLoader
 
@@ -678,8 +680,8 @@ class Struck:
     [
         ("shuffled", KeyboardInterrupt),
         ("random", ValueError),
-        ("weighted", KeyboardInterrupt),
-        ("batch sampler, rollover", ValueError),
+        pytest.param("weighted", KeyboardInterrupt, marks=pytest.mark.stress),
+        pytest.param("batch sampler, rollover", ValueError, marks=pytest.mark.stress),
         ("rollover", KeyboardInterrupt),
         pytest.param("rollover", ValueError, marks=pytest.mark.stress),
     ],

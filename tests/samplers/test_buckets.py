@@ -534,7 +534,7 @@ def test_a_budget_over_a_sampler_reads_keys_lazily():
 
 
 def test_an_oversize_key_is_refused_or_alone():
-    with pytest.raises(ValueError, match="at most max_tokens=4, got 9.0 for key 1"):
+    with pytest.raises(ValueError, match=r"at most max_tokens=4, got 9\.0 for key 1"):
         list(BudgetBatchSampler([0, 1], [3, 9], 4))
     assert list(BudgetBatchSampler([0, 1, 0], [3, 9], 4, oversize="alone")) == [[0], [1], [0]]
 

@@ -343,6 +343,7 @@ def test_a_draw_at_either_end_is_of_an_index_with_weight(point, monkeypatch):
         assert list(WeightedRandomSampler(weights, 1)) == [drawable[-1] if point else drawable[0]]
 
 
+@pytest.mark.stress
 def test_more_weights_than_torch_can_have():
     n = 2**24 + 10
     weights = np.zeros(n, np.float32)
