@@ -136,7 +136,7 @@ class Epochs:
         elif order is not None and options.makes_batches:
             in_view = order_of(sampler.sampler, epoch)
         has_digest = sampler is not None and not options.is_iterable and not is_a_share(sampler)
-        if in_view is not None and has_digest and start.batch and start.key is not None:
+        if order is not None and in_view is not None and has_digest and start.batch and start.key:
             check_key(order[start.batch - 1], start.key)
         position = Position(
             start=start,

@@ -172,7 +172,7 @@ class Batches(View[Any]):
 class AtKeys(GatherView):
     """Like `gather` by a view of indices, which may be keys of any kind."""
 
-    _as_index = staticmethod(as_key)
+    _as_index: Callable[[Any], Any] = staticmethod(as_key)
 
     def _index(self, i: int, given: Any) -> Any:
         return self._as_index(given)
@@ -190,7 +190,8 @@ class AtLists(AtKeys):
     _as_index = staticmethod(as_keys)
 
     def _item(self, i: int, given: Any) -> Any:
-        return self._sources[0]._get(as_keys(given))
+        keys: Any = as_keys(given)
+        return self._sources[0]._get(keys)
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
         return each_with(self, self._item, self._sources[1]._iter(plan), plan)

@@ -24,7 +24,7 @@ def own_samplers(options: Options, seed: int) -> tuple[Any, Any]:
     """Return a sampler and a batch sampler that show the order of a loader, or None if there is none."""
     if not hasattr(options.dataset, "__len__"):
         return None, None
-    sampler: Sampler = SequentialSampler(0)
+    sampler: SequentialSampler | ShuffleSampler = SequentialSampler(0)
     sampler.data_source = options.dataset  # its length is not asked for before it is needed
     if options.shuffle:
         sampler = ShuffleSampler(options.dataset, seed=seed)

@@ -933,9 +933,6 @@ def test_a_loader_pickles_with_its_place() -> None:
 
 
 @every_way
-@pytest.mark.filterwarnings(
-    "ignore:DataLoader. the state cannot hold the order"
-)  # of a generator seeded again
 def test_a_loader_goes_on_where_another_one_was(way: dict[str, Any]) -> None:
     def loader(**more: Any) -> Any:
         return Ours(stored(), 3, sampler=data.RandomSampler(range(10), generator=seeded()), **more)
