@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from ..core.view import View
-from .epochs import Epochs
+from .epoch_counter import EpochCounter
 from .options import Options
 from .pipeline import Pipeline
 from .signature import did_you_mean
@@ -25,7 +25,7 @@ _ATTRIBUTES = frozenset(["view", *(field.name for field in fields(Options))])
 class Attributes:
     """The base class of `DataLoader` that shows its arguments."""
 
-    _epochs: Epochs
+    _epochs: EpochCounter
     _options: Options
     _pipeline: Pipeline
 

@@ -29,7 +29,7 @@ from .advice import (
 )
 from .bound import Bound
 from .epoch import Epoch
-from .epochs import Epochs
+from .epoch_counter import EpochCounter
 from .iterable import iterable_split
 from .keys import numbered
 from .options import Options
@@ -211,7 +211,7 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         self._said: set[str] = set()  # the warnings that are given once
         self.failed: list[tuple[Any, str]] = []
         pipeline = self._first_pipeline()
-        self._epochs = Epochs(pipeline)
+        self._epochs = EpochCounter(pipeline)
         self._build(pipeline)
         warn_of_too_many_workers(options)
         warn_of_uncalled_hook(options.dataset)

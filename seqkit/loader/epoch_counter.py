@@ -21,10 +21,10 @@ from .pipeline import Pipeline
 from .position import DrawnKeys, Position, Start, load_sampler_state
 from .state import check_key
 
-__all__ = ["Epochs"]
+__all__ = ["EpochCounter"]
 
 
-class Epochs:
+class EpochCounter:
     """The number and the position of a loader. The sampler, and data sets with `set_epoch`, follow it.
 
     Parameters
