@@ -101,6 +101,12 @@ class EpochCounter:
     def _note(self) -> None:
         self._noted = own_epoch(self._counted)
 
+    def _show(self, epoch: int) -> None:
+        """Set the epoch of samplers that only show the order, and take that of others as it is."""
+        if self.sampler is None:
+            pass_epoch(self._counted, epoch)
+        self._note()
+
     def shown_samplers(self) -> tuple[Any, Any]:
         """Return the sampler and the batch sampler that are read, or that show the order."""
         options, read = self.pipeline.options, self.sampler
@@ -161,9 +167,7 @@ class EpochCounter:
             load_sampler_state(self.sampler, position.before)
             if self.latest is position:
                 self.latest, self.next = before
-            if self.sampler is None:
-                pass_epoch(self._counted, self.next.epoch)
-            self._note()
+            self._show(self.next.epoch)
 
     def refuse_second_pass(self) -> None:
         """Refuse a second epoch over an iterator."""
@@ -246,9 +250,7 @@ class EpochCounter:
         key = position.get("key") if start == position["batch"] else None
         self.latest, self.next = None, Start(position["epoch"], start, key, position.get("samples"))
         self.tell(position["epoch"])
-        if self.sampler is None:
-            pass_epoch(self._counted, position["epoch"])
-        self._note()
+        self._show(position["epoch"])
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "latest": None, "lock": None}

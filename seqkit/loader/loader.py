@@ -365,11 +365,13 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
     def _begin_again(self, iterator: Epoch, position: Position) -> None:
         """Let an iterator, before its first batch, follow an epoch that was set on the sampler since.
 
-        The samplers of PyTorch draw an order when they are read. Lightning sets the epoch after `iter`.
+        The samplers of PyTorch draw an order when they are read. Lightning sets the epoch after `iter`. A
+        sampler without a known order counts when it is read.
         """
         epochs = self._epochs
         epoch = epochs.set_on_sampler()
-        if epoch is None or epochs.latest is not position:
+        has_order = position.order is not None or epochs.sampler is None
+        if epoch is None or not has_order or epochs.latest is not position:
             return
         if epoch == position.epoch:
             epochs.count(epoch + 1)

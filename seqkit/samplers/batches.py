@@ -89,9 +89,7 @@ class BatchSampler(NestedSampler):
         return batch(order, self.batch_size, self.last == "discard")
 
     def _drawn(self, keys: Iterator[Any]) -> Iterator[list[Any]]:
-        return self._batches(chain(self._carried, keys))
-
-    def _batches(self, keys: Iterator[Any]) -> Iterator[list[Any]]:
+        keys = chain(self._carried, keys)
         first: list[Any] = []
         while len(drawn := list(islice(keys, self.batch_size))) == self.batch_size:
             first = first or list(drawn)
