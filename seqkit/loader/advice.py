@@ -14,7 +14,7 @@ from ..samplers.base import Sampler, chain_of
 from ..views.gather.part_of_shuffle import warn_of_part_of_shuffle
 from .options import Options
 from .orders import has_slice, is_a_share
-from .state import sample_count
+from .state_checks import sample_count
 
 __all__ = [
     "warn_of_missed_parts",

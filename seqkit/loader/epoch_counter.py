@@ -19,7 +19,7 @@ from .orders import is_a_share, own_epoch
 from .own_samplers import own_samplers
 from .pipeline import Pipeline
 from .position import DrawnKeys, Position, Start, load_sampler_state
-from .state import check_key
+from .state_checks import check_key
 
 __all__ = ["EpochCounter"]
 

@@ -36,7 +36,7 @@ from .options import Options
 from .parts import InTurn
 from .pipeline import Pipeline, Workers, WorkerStart
 from .position import Position
-from .resume import Resumable
+from .resumable import Resumable
 from .signature import takes
 
 if TYPE_CHECKING:

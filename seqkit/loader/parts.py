@@ -22,8 +22,8 @@ from ..core.set_epoch import listeners, tell
 from ..core.view import View, in_order
 from ..core.worker import get_worker_info, in_process_worker
 from ..prefetch.errors import record
+from .joined_parts import JoinedParts
 from .keys import Sample
-from .turns import Turns
 
 __all__ = ["Blocks", "InTurn"]
 
@@ -146,7 +146,7 @@ class InTurn(View[Any]):
         if not is_rest and not isinstance(plan, Endless):
             return super()._iter(plan)
         start = plan.start if isinstance(plan, range) else 0
-        items = restarting(Turns(self, self._rounds(start), start))
+        items = restarting(JoinedParts(self, self._rounds(start), start))
         return islice(items, len(plan)) if isinstance(plan, range) else items
 
     def _get(self, i: int) -> Any:

@@ -21,14 +21,14 @@ from ..samplers.sequential import SequentialSampler
 from ..views.batch import batch
 from ..views.shuffle import shuffle
 from ..views.smap.smap import smap
+from .at_keys import AtKeys, AtLists, Batches, Given, Samples
 from .bound import Bound, seeds
 from .iterable import IterableReader, WorkerParts, samples_of
-from .keyed import AtKeys, AtLists, Batches, Given, Samples
 from .on_error import OnRecovered, Tolerant
 from .options import Options
 from .own_samplers import counting
 from .parts import Blocks, InTurn
-from .state import sample_count
+from .state_checks import sample_count
 
 __all__ = ["Pipeline", "WorkerStart", "Workers"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from ..core.set_epoch import has_method
 from ..core.view import View
 from ..samplers.base import Sampler
-from .state import key_digest
+from .state_checks import key_digest
 
 __all__ = ["DrawnKeys", "Position", "Start", "load_sampler_state"]
 

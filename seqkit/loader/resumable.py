@@ -11,7 +11,7 @@ from ..core.view import View
 from .attributes import Attributes
 from .orders import order_name, share_of
 from .parts import InTurn
-from .state import check_samples, check_share, check_state, has_exact_state
+from .state_checks import check_samples, check_share, check_state, has_exact_state
 
 __all__ = ["Resumable"]
 

@@ -12,10 +12,10 @@ from ..core.tracebacks import warn
 from ..prefetch.errors import reraise
 from .on_error import Recovered
 
-__all__ = ["Turns"]
+__all__ = ["JoinedParts"]
 
 
-class Turns:
+class JoinedParts:
     """The work of an iterator over the batches of all parts, in runs. An error ends a run.
 
     Parameters
