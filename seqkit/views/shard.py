@@ -86,10 +86,10 @@ def as_rank(rank: Any, count: int, who: str, name_of_count: str) -> int:
     Traceback (most recent call last):
     ValueError: shard: rank must be below world_size 3, got 3
     """
-    rank = int_at_least(rank, f"{who}: rank", 0)
-    if rank >= count:
-        raise ValueError(f"{who}: rank must be below {name_of_count} {count}, got {rank}")
-    return rank
+    number = int_at_least(rank, f"{who}: rank", 0)
+    if number >= count:
+        raise ValueError(f"{who}: rank must be below {name_of_count} {count}, got {number}")
+    return number
 
 
 def as_even(even: Any, who: str) -> Even | None:
