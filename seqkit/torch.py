@@ -281,8 +281,9 @@ class DataLoader(_loader.DataLoader[Batch]):
             return
         number = as_seed(torch.default_generator, "DataLoader: seed")
         seed, epoch = self.seed, self.epoch
-        is_counted = self._latest is not None and epoch == self._latest.epoch + 1  # nobody has set the epoch
-        may_repeat = is_counted and self._sampler is None and not self._followers.listeners
+        epochs = self._epochs
+        is_counted = epochs.latest is not None and epoch == epochs.latest.epoch + 1  # nobody has set it
+        may_repeat = is_counted and epochs.sampler is None and not epochs.listeners
         if number in self._drawn and may_repeat:
             seed, epoch = self._drawn[number]
         elif not self._drawn or self._seeded_by != torch.initial_seed():
@@ -291,7 +292,7 @@ class DataLoader(_loader.DataLoader[Batch]):
         self._seeded_by = torch.initial_seed()
         self._set_seed(seed)
         if epoch != self.epoch:
-            self._move_to(epoch)
+            self._epochs.move_to(epoch)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)

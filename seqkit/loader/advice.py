@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from types import CodeType
 from typing import Any
 
 from ..core.processes import process_group
 from ..core.set_epoch import has_method, takes_epoch
 from ..core.tracebacks import warn
 from ..core.view import View
+from ..prefetch.repeated import code_of, mentioned
 from ..prefetch.resources import usable_cpus
-from ..samplers.base import Sampler
+from ..samplers.base import Sampler, chain_of
 from ..views.gather.part_of_shuffle import warn_of_part_of_shuffle
 from .options import Options
-from .orders import chain_of, has_slice, is_a_share
-from .state import sample_count
+from .orders import has_slice, is_a_share
+from .state_checks import sample_count
 
 __all__ = [
     "warn_of_missed_parts",
@@ -65,17 +64,9 @@ def warn_of_uncalled_hook(dataset: Any) -> None:
 
 def _chooses_by_number(dataset: Any) -> bool:
     """Return whether a data set asks for the number of its worker, but not for the number of workers."""
-    names = {name for code in _codes_of(type(dataset)) for name in code.co_names}
+    members = (member for base in type(dataset).__mro__ for member in vars(base).values())
+    names = mentioned([code for member in members for code in code_of(member)])
     return {"get_worker_info", "id"} <= names and "num_workers" not in names
-
-
-def _codes_of(kind: type) -> Iterator[CodeType]:
-    pending = [getattr(value, "__code__", None) for base in kind.__mro__ for value in vars(base).values()]
-    while pending:
-        code = pending.pop()
-        if isinstance(code, CodeType):
-            yield code
-            pending.extend(code.co_consts)
 
 
 def warn_of_no_batch(options: Options, sampler: Any) -> bool:

@@ -30,9 +30,8 @@ from ..core.once import cached
 from ..core.randomness import as_seed
 from ..core.source import as_view
 from ..prefetch.settings import CONTEXTS
-from ..samplers.base import Sampler
+from ..samplers.base import Sampler, chain_of
 from .on_error import OnError
-from .orders import chain_of
 
 __all__ = ["Options"]
 

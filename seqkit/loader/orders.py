@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ..core.set_epoch import takes_epoch
 from ..core.view import View, is_measured, walk
-from ..samplers.base import Sampler
+from ..samplers.base import Sampler, chain_of
 from ..samplers.batches import InfiniteSampler
-from ..samplers.distributed import DistributedSampler, ShardedSampler
+from ..samplers.distributed import DistributedSampler
+from ..samplers.sharded import ShardedSampler
 from ..views.gather.gather import Gather
 
 __all__ = [
-    "chain_of",
-    "forgets_its_order",
     "has_slice",
     "is_a_share",
     "order_name",
@@ -27,15 +24,6 @@ __all__ = [
 
 # Attributes of samplers that give the share of a process: the number of processes.
 _COUNTS = ("num_replicas", "num_processes", "world_size")
-
-
-def chain_of(sampler: Any) -> list[Any]:
-    """Return a sampler and the samplers inside it."""
-    found: list[Any] = []
-    while sampler is not None and len(found) < 16:
-        found.append(sampler)
-        sampler = getattr(sampler, "sampler", None)
-    return found
 
 
 def order_name(sampler: Any) -> str:
@@ -61,18 +49,6 @@ def own_epoch(sampler: Any) -> int | None:
     if not isinstance(sampler, Sampler) or any(isinstance(part, InfiniteSampler) for part in parts):
         return None
     return sampler.epoch
-
-
-def forgets_its_order(sampler: Any) -> bool:
-    """Return whether a sampler of PyTorch draws its order from a generator, so that it cannot be repeated."""
-    samplers = sys.modules.get("torch.utils.data")
-    names = ("RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler")
-    kinds = tuple(getattr(samplers, name) for name in names) if samplers is not None else ()
-    return any(
-        isinstance(one, kinds)
-        and not (isinstance(one, Sampler) or hasattr(one, "state_dict") or takes_epoch(one))
-        for one in chain_of(sampler)
-    )
 
 
 # -------------------------------------------------------------------- shares of processes

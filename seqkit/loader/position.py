@@ -10,7 +10,7 @@ from typing import Any
 from ..core.set_epoch import has_method
 from ..core.view import View
 from ..samplers.base import Sampler
-from .state import key_digest
+from .state_checks import key_digest
 
 __all__ = ["DrawnKeys", "Position", "Start", "load_sampler_state"]
 
@@ -101,6 +101,8 @@ class Position:
         The state of the sampler before the epoch.
     order : View or None
         The keys of all batches, if the sampler has a known order.
+    in_view : View or None
+        The keys that are a part of the view that is read: those of samples, unless the batches are given.
     keys : DrawnKeys or None
         The keys that are drawn as they are needed, otherwise or for persistent workers.
     has_digest : bool
@@ -109,8 +111,6 @@ class Position:
         Batches that were read, failed ones included.
     ended : bool
         Whether the iterator was exhausted.
-    earlier : (Position, int) or None
-        The position of the iterator before, which was not over, and its batches when this one began.
     """
 
     start: Start
@@ -119,11 +119,11 @@ class Position:
     is_exact: bool
     before: Any
     order: View[Any] | None
+    in_view: View[Any] | None
     keys: DrawnKeys | None
     has_digest: bool
     batch: int = 0
     ended: bool = False
-    earlier: tuple[Position, int] | None = None
 
     def __post_init__(self) -> None:
         self.batch = self.start.batch
@@ -136,19 +136,6 @@ class Position:
     def is_over(self) -> bool:
         """Return whether everything was read."""
         return self.ended or (self.is_exact and self.batch == self.length)
-
-    def follow(self, before: Position | None) -> None:
-        """Remember the position of the iterator before."""
-        if before is not None and not before.is_over():
-            self.earlier = before, before.batch
-
-    def rival(self) -> Position | None:
-        """Return the position of the iterator before, if it was read since. Asked for once."""
-        earlier, self.earlier = self.earlier, None
-        if earlier is None or earlier[0].is_over() or earlier[0].batch == earlier[1]:
-            self.earlier = earlier
-            return None
-        return earlier[0]
 
     def advance(self, count: int) -> None:
         """Count batches as read."""

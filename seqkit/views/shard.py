@@ -64,9 +64,7 @@ def shard(
     """
     source = as_view(sequence, "shard")
     world_size = positive_int(world_size, "shard: world_size")
-    rank = int_at_least(rank, "shard: rank", 0)
-    if rank >= world_size:
-        raise ValueError(f"shard: rank must be below world_size {world_size}, got {rank}")
+    rank = as_rank(rank, world_size, "shard", "world_size")
     contiguous = as_bool(contiguous, "shard: contiguous")
     even = as_even(even, "shard")
     for node in reorderings(source) if world_size > 1 else ():
@@ -79,6 +77,19 @@ def shard(
     if share is not source:
         share._is_share = True
     return share
+
+
+def as_rank(rank: Any, count: int, who: str, name_of_count: str) -> int:
+    """Return the number of one of several processes, checked.
+
+    >>> as_rank(3, 3, "shard", "world_size")
+    Traceback (most recent call last):
+    ValueError: shard: rank must be below world_size 3, got 3
+    """
+    number = int_at_least(rank, f"{who}: rank", 0)
+    if number >= count:
+        raise ValueError(f"{who}: rank must be below {name_of_count} {count}, got {number}")
+    return number
 
 
 def as_even(even: Any, who: str) -> Even | None:
