@@ -285,7 +285,15 @@ def seterr(evaluation: Policy | None = None) -> Policy:
 
     Examples
     --------
-    >>> seterr()
+    >>> import seqkit as sk
+    >>> seterr("passthrough")
+    'passthrough'
+    >>> try:
+    ...     sk.smap(lambda x: 1 / x, [0])[0]
+    ... except ZeroDivisionError:
+    ...     print("caught as it was raised")
+    caught as it was raised
+    >>> seterr("wrap")
     'wrap'
     """
     if evaluation is not None:

@@ -58,6 +58,8 @@ def view(source: Any) -> View[Any]:
     >>> letters = view("seqkit")
     >>> letters[-1], list(letters[::2]), list(letters[[0, 0, 5]])
     ('t', ['s', 'q', 'i'], ['s', 's', 't'])
+    >>> letters.smap(str.upper).batch(4)  # every function of a sequence is a method
+    batch(smap(upper, <str of 6>), 4)
     """
     return as_view(source, "view")
 

@@ -59,9 +59,11 @@ def random_map(
 
     Examples
     --------
-    >>> noisy = random_map(lambda x, rng: x + rng.normal(), [0.0, 0.0], seed=0)
-    >>> noisy[1] == noisy[1], noisy[0] == noisy[1], noisy[0] == noisy.at_epoch(1)[0]
-    (True, False, False)
+    >>> def flip(word, rng):
+    ...     return word[::-1] if rng.random() < 0.5 else word
+    >>> flipped = random_map(flip, ["stop", "star", "drawer", "live"], seed=0)
+    >>> list(flipped), flipped[3], list(flipped.at_epoch(1))
+    (['pots', 'star', 'drawer', 'evil'], 'evil', ['pots', 'star', 'drawer', 'live'])
     """
     check_callable(f, "random_map: f")
     return RandomMap(

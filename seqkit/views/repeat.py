@@ -44,6 +44,9 @@ def repeat(value: T, times: int | None = None) -> View[T]:
     --------
     >>> list(repeat("a", 3)), repeat(0)[10**12]
     (['a', 'a', 'a'], 0)
+    >>> import seqkit as sk
+    >>> list(sk.collate([["tom.png", "kitty.png"], repeat("cat")]))  # one label for all samples
+    [('tom.png', 'cat'), ('kitty.png', 'cat')]
     """
     return Repeat(value, optional_int(times, "repeat: times", least=0))
 

@@ -72,6 +72,10 @@ def split(sequence: Any, edges: Any) -> View[Any]:
     ['a', 'bcd', 'ef']
     >>> list(split("abcdef", [(0, 4), (2, 6), (9, 12)]))
     ['abcd', 'cdef', '']
+    >>> import numpy as np
+    >>> train, test = split(np.arange(10) ** 2, [8])
+    >>> test
+    array([64, 81])
     """
     return sized(Split(as_view(sequence, "split"), _listed(edges)))
 

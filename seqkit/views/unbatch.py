@@ -53,6 +53,11 @@ def unbatch(
     --------
     >>> list(unbatch([[1, 2], [3, 4], [5]], 2))
     [1, 2, 3, 4, 5]
+    >>> import seqkit as sk
+    >>> pages = sk.smap(lambda page: [10 * page + row for row in range(10)], range(1000))
+    >>> rows = unbatch(pages, 10)
+    >>> len(rows), rows[5678]  # reads two pages
+    (10000, 5678)
     """
     batch_size = positive_int(batch_size, "unbatch: batch_size")
     last_batch_size = optional_int(last_batch_size, "unbatch: last_batch_size", least=0)
