@@ -374,6 +374,8 @@ def as_given(value: Any) -> str:
     """
     if isinstance(value, list | tuple | dict | set) and len(value) > _MOST_SHOWN:
         return brief(value)
+    if hasattr(type(value), "iloc"):  # of pandas, which draws tables
+        return f"<{type(value).__name__} of {len(value)}>"
     text = " ".join(repr(value).split())
     if text.startswith("<") and " at 0x" in text:
         return f"<{getattr(value, '__name__', type(value).__name__)}>"

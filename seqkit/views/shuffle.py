@@ -22,7 +22,10 @@ Order = Literal["keyed", "numpy"]
 
 
 @named_elsewhere(
-    buffer_size="no buffer: all items are shuffled, in constant memory", generator="seed", rng="seed"
+    buffer_size="it without: all items are shuffled, in constant memory",
+    generator="seed",
+    rng="seed",
+    random_state="seed",
 )
 def shuffle(
     sequence: Indexable[T],
