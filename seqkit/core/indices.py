@@ -165,7 +165,8 @@ def _listed(indices: Any, who: str) -> list[Any] | npt.NDArray[Any]:
     if isinstance(indices, str | bytes):
         raise TypeError(f"{who} must be ints, got {indices!r}")
     if isinstance(indices, Set | Mapping) or not isinstance(indices, Iterable):
-        raise TypeError(f"{who} must be a sequence of ints, got {_preview(indices)}")
+        hint = ". For the first items use head(n)." if hasattr(indices, "__index__") else ""
+        raise TypeError(f"{who} must be a sequence of ints, got {_preview(indices)}{hint}")
     if not hasattr(indices, "__array__"):
         return list(indices)
     try:

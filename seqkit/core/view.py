@@ -49,6 +49,7 @@ import numpy as np
 from .arguments import int_at_least, is_table
 from .chaining import Chainable
 from .error_path import locate
+from .errors import as_given
 from .indices import (
     UNKNOWN,
     Endless,
@@ -405,6 +406,11 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(key, slice):
             targets: Sequence[int] = self._sliced(key)
+            if not isinstance(value, Iterable):
+                raise TypeError(
+                    f"{self._name}: a slice of {len(targets)} items needs as many values, got"
+                    f" {as_given(value)}"
+                )
             values = list(value)
             if len(values) != len(targets):
                 raise ValueError(
@@ -461,9 +467,19 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         ):
             raise TypeError(
                 f"{self._name}: indices must be ints, slices, index arrays or boolean masks,"
-                f" got {type(key).__name__}"
+                f" got {type(key).__name__}{self._instead_of(key)}"
             )
         return self._take(as_index_map(key, f"{self._name}: indices", lambda: self._n))
+
+    def _instead_of(self, key: Any) -> str:
+        """Return what to do instead of ``view["name"]`` and ``view[i, j]``, as the end of a message."""
+        if isinstance(key, tuple):
+            return ". A view has one axis. Index its items: view[i][j]."
+        if not isinstance(key, str):
+            return ""
+        if hasattr(self, "select"):
+            return f". For a column use view.select({key!r})."
+        return f". For a column use view.smap(lambda item: item[{key!r}])."
 
     def _as_int(self, key: Any) -> int:
         try:

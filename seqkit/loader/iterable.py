@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.arguments import int_at_least
 from ..core.indices import UNKNOWN
 from ..core.iteration import is_one_shot
-from ..core.view import View
+from ..core.view import View, in_order
 from ..core.worker import WorkerInfo, get_worker_info
 from ..views.bases.passes import Passes
 from ..views.uniter import Uniter

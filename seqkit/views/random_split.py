@@ -13,6 +13,7 @@ from ..core.arguments import int_at_least
 from ..core.indices import Unsized, compact
 from ..core.processes import warn_of_drawn_seed
 from ..core.randomness import Permutation, as_seed, node_key
+from ..core.renamed import named_elsewhere
 from ..core.source import as_view
 from ..core.values import values_of
 from ..core.view import Indexable, T, View
@@ -23,6 +24,15 @@ __all__ = ["random_split"]
 IntArray = npt.NDArray[np.int64]
 
 
+@named_elsewhere(
+    generator="seed",
+    random_state="seed",
+    rng="seed",
+    group="groups",
+    test_size="lengths, such as [0.8, 0.2]",
+    train_size="lengths, such as [0.8, 0.2]",
+    n_splits="lengths, such as [0.2] * 5",
+)
 def random_split(
     sequence: Indexable[T],
     lengths: Iterable[float],
@@ -120,7 +130,8 @@ def _sizes(lengths: Iterable[float], n: int) -> list[int]:
         sizes = [int_at_least(length, "random_split: a length", 0) for length in given]
         if sum(sizes) != n:
             raise ValueError(
-                f"random_split: lengths must add up to {n}, got {sizes}, which make {sum(sizes)}"
+                f"random_split: lengths must add up to {n}, got {sizes}, which make {sum(sizes)}. Fractions,"
+                " such as 0.8 and 0.2, fit any length."
             )
         return sizes
     try:
@@ -142,6 +153,11 @@ def _sizes(lengths: Iterable[float], n: int) -> list[int]:
 
 def _codes(labels: Iterable[Any], n: int, what: str) -> tuple[IntArray, int]:
     """Return a number for the label of each item, equal for equal labels, and the number of labels."""
+    if isinstance(labels, str) and len(labels) != n:
+        raise TypeError(
+            f"random_split: {what} must be one label for each item, got {labels!r}. Pass the column, such as"
+            f" table[{labels!r}]."
+        )
     numbers: dict[Any, int] = {}
     values = values_of(labels, f"random_split: {what}", "hashable, one for each item: a sequence")
     try:

@@ -236,7 +236,11 @@ def test_thousands_of_classes_are_dealt_out():
 
 
 def test_unfit_arguments_are_refused():
-    with says(ValueError, "random_split: lengths must add up to 3, got [1, 1], which make 2"):
+    with says(
+        ValueError,
+        "random_split: lengths must add up to 3, got [1, 1], which make 2. Fractions, such as 0.8 and 0.2,"
+        " fit any length.",
+    ):
         random_split("abc", [1, 1])
     with says(ValueError, "random_split: a length must be an int of at least 0, got -1"):
         random_split("abc", [4, -1])
@@ -253,7 +257,9 @@ def test_unfit_arguments_are_refused():
     with says(ValueError, "random_split: pass either groups or stratify, not both"):
         random_split("abc", [3], groups="abc", stratify="abc")
     with says(ValueError, "random_split: groups must be as many as the items, 3, got 2"):
-        random_split("abc", [3], groups="ab")
+        random_split("abc", [3], groups=["a", "b"])
+    with pytest.raises(TypeError, match=r"got 'patient'. Pass the column, such as table\['patient'\].$"):
+        random_split("abc", [3], groups="patient")
     for classes in ([[], [], []], 5):
         with pytest.raises(TypeError, match="random_split: stratify must be hashable, one for each item: "):
             random_split("abc", [3], stratify=classes)
