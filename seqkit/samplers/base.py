@@ -67,6 +67,7 @@ class Sampler(Ordered, Iterable[Any]):
     """
 
     _epoch = 0  # also of a subclass whose `__init__` does not call this class
+    _described: int | None = None  # the number of samples, if it was given a value for each of them
 
     # A subclass may define a property or, where the order never changes, an attribute.
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain, islice
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
+from seqkit import samplers
 from seqkit.samplers import (
     BatchSampler,
     BudgetBatchSampler,
@@ -171,13 +172,22 @@ def test_a_data_set_without_batched_reads_may_say_so() -> None:
     assert plain(sk.DataLoader(Listed(), 2, sampler=[3, 1])) == [[3, 1]]
 
 
-@pytest.mark.parametrize("nested", [False, True])
-def test_a_weight_for_every_sample_is_needed(nested: bool) -> None:
-    sampler: Any = WeightedRandomSampler([1, 2, 3], 5)
-    options = {"batch_sampler": BatchSampler(sampler, 2)} if nested else {"sampler": sampler}
-    with pytest.raises(ValueError, match="one weight per sample, but has 3 weights for 4 samples"):
-        sk.DataLoader(range(4), **options)
-    assert len(list(sk.DataLoader(range(3), **options))) > 0
+PER_SAMPLE: dict[str, Callable[[], Any]] = {
+    "weights": lambda: BatchSampler(WeightedRandomSampler([1, 2, 3], 5), 2),
+    "lengths": lambda: FixedBucketSampler([1, 2, 3], 2),
+    "tokens": lambda: samplers.TokenBudgetBatchSampler([1, 2, 3], 4),
+    "sort keys": lambda: samplers.SortedBucketSampler([1, 2, 3], 2),
+    "keys": lambda: BatchSampler(samplers.SortedSampler([1, 2, 3]), 2),
+    "a share": lambda: ShardedSampler(FixedBucketSampler([1, 2, 3], 2), 1, 0),
+}
+
+
+@pytest.mark.parametrize("name", PER_SAMPLE)
+def test_a_weight_length_or_key_for_every_sample_is_needed(name: str) -> None:
+    for n in (2, 4, 60):
+        with pytest.raises(ValueError, match=f"one weight, length or key per sample, but has 3 for {n} samp"):
+            sk.DataLoader(range(n), batch_sampler=PER_SAMPLE[name]())
+    assert len(list(sk.DataLoader(range(3), batch_sampler=PER_SAMPLE[name]()))) > 0
 
 
 def test_threads_that_begin_at_once_read_different_epochs() -> None:
