@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import CodeType
 from typing import Any
+
+import numpy as np
 
 from ..core.processes import process_group
 from ..core.set_epoch import has_method, takes_epoch
@@ -12,6 +14,9 @@ from ..core.tracebacks import warn
 from ..core.view import View
 from ..prefetch.resources import usable_cpus
 from ..samplers.base import Sampler
+from ..samplers.distributed import DistributedSampler
+from ..samplers.order import RandomSampler
+from ..views.bases.random import is_reordered
 from ..views.gather.part_of_shuffle import warn_of_part_of_shuffle
 from .options import Options
 from .orders import chain_of, has_slice, is_a_share
@@ -118,8 +123,34 @@ def warn_of_ranks(options: Options, sampler: Any) -> bool:
 
 
 def warn_of_other_samples(options: Options, sampler: Any) -> bool:
-    """Warn of a data set with other samples in each epoch. Return whether there was a warning."""
-    return warn_of_part_of_shuffle(options.dataset, "DataLoader")
+    """Warn of a loader with other samples in each epoch. Return whether there was a warning."""
+    inner = [one for one in chain_of(options.given_sampler)[-1:] if isinstance(one, Sampler | View)]
+    if warn_of_part_of_shuffle(options.dataset, "DataLoader") or any(
+        warn_of_part_of_shuffle(getattr(one, "indices", one), "DataLoader: sampler") for one in inner
+    ):
+        return True
+    dataset = options.dataset
+    if sampler is None or not isinstance(dataset, View) or not is_reordered(dataset):
+        return False
+    if not _gives_positions(chain_of(options.given_sampler)[-1], sample_count(dataset) or 0):
+        return False
+    warn(
+        "DataLoader: the sampler chooses positions of a shuffled data set, and other samples stand there in"
+        " each epoch. Pass the data set before it is shuffled. The sampler determines the order",
+        UserWarning,
+    )
+    return True
+
+
+def _gives_positions(sampler: Any, n: int) -> bool:
+    """Does a sampler choose some of n samples, or have a weight, length or key for each of them?"""
+    if isinstance(sampler, RandomSampler | DistributedSampler):
+        return False
+    if hasattr(sampler, "weights") or getattr(sampler, "_covered", None) is not None:
+        return True
+    is_known = isinstance(sampler, Sampler | View | Sequence | np.ndarray) or hasattr(sampler, "indices")
+    is_shared = isinstance(sampler, View) and has_slice(sampler)
+    return is_known and not is_shared and (sample_count(sampler) or 0) < n
 
 
 def _may_be_a_share(dataset: Any, sampler: Any) -> bool:

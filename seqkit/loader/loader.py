@@ -481,9 +481,7 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         latest = self._latest
         if latest is None or latest.keys is None or latest.order is not None:
             return
-        if latest.is_over():
-            latest.keys.exhaust()  # the sampler must notice the end of its epoch
-        elif isinstance(self._sampler, Sampler):
+        if not latest.is_over() and isinstance(self._sampler, Sampler):
             load_sampler_state(self._sampler, latest.before)
             deque(islice(draw(self._sampler, latest.epoch), latest.batch), maxlen=0)
 

@@ -168,7 +168,7 @@ class Options:
             self._refuse_an_order()
         for message in self._contradictions():
             raise ValueError(f"DataLoader: {message}")
-        _check_described(self.sampler if self.batch_sampler is None else self.batch_sampler, self.dataset)
+        _check_covered(self.sampler if self.batch_sampler is None else self.batch_sampler, self.dataset)
 
     def _contradictions(self) -> Iterator[str]:
         """Yield a message for each number out of range, and for arguments that exclude each other."""
@@ -305,17 +305,17 @@ _NEED_WORKERS = {
 }
 
 
-def _check_described(sampler: Any, dataset: Any) -> None:
+def _check_covered(sampler: Any, dataset: Any) -> None:
     """Refuse a sampler that was given weights, lengths or keys for more or fewer samples than there are.
 
     Another sampler may contain it.
     """
     inner = chain_of(sampler)[-1] if sampler is not None else None
-    described = inner._described if isinstance(inner, Sampler) else None
+    covered = inner._covered if isinstance(inner, Sampler) else None
     if type(inner).__module__.startswith("torch.") and hasattr(inner, "weights"):
-        described = len(inner.weights)
-    if described is not None and hasattr(dataset, "__len__") and described != len(dataset):
+        covered = len(inner.weights)
+    if covered is not None and hasattr(dataset, "__len__") and covered != len(dataset):
         raise ValueError(
             f"DataLoader: {type(inner).__name__} needs one weight, length or key per sample, but has"
-            f" {described} for {len(dataset)} samples"
+            f" {covered} for {len(dataset)} samples"
         )

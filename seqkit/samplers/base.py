@@ -20,6 +20,7 @@ from ..core.arguments import check_iterable, int_at_least
 from ..core.display import facts_as_html
 from ..core.errors import brief
 from ..core.indices import Unsized
+from ..core.iteration import is_one_shot
 from ..core.plain import plain
 from ..core.randomness import as_seed
 from ..core.set_epoch import epoch_of, has_method, takes_epoch
@@ -67,7 +68,7 @@ class Sampler(Ordered, Iterable[Any]):
     """
 
     _epoch = 0  # also of a subclass whose `__init__` does not call this class
-    _described: int | None = None  # the number of samples, if it was given a value for each of them
+    _covered: int | None = None  # the number of samples, if it was given a value for each of them
 
     # A subclass may define a property or, where the order never changes, an attribute.
     @property
@@ -208,6 +209,8 @@ class NestedSampler(Sampler):
     A subclass defines `at_epoch`, and `_drawn` for inner samplers whose order is not known in advance.
     """
 
+    _was_drawn = False
+
     def __init__(self, sampler: Iterable[Any]) -> None:
         check_iterable(sampler, f"{type(self).__name__}: sampler")
         super().__init__()
@@ -232,6 +235,12 @@ class NestedSampler(Sampler):
     def _draw(self, epoch: int) -> Iterator[Any]:
         order = order_of(self, epoch)
         if order is None:
+            if self._was_drawn and is_one_shot(self.sampler):
+                raise RuntimeError(
+                    f"{type(self).__name__}: sampler is an iterator ({type(self.sampler).__name__}), which"
+                    " gives one epoch only; pass something that can be iterated again"
+                )
+            self._was_drawn = True
             return self._drawn(draw(self.sampler, epoch, self._already_read(epoch)))
         pass_epoch(self.sampler, epoch + 1)
         return iter(order)
