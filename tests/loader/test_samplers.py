@@ -615,18 +615,21 @@ def test_an_endless_sampler_with_a_length_goes_on_behind_it(way: Any) -> None:
         found = []
         for _ in range(6):
             found.append(next(batches).tolist())
-            assert len(loader) == 3 and loader.state_dict()["epoch"] == 0
+            assert (len(loader), loader.state_dict()["epoch"]) == (3, 0)
         assert found == [[0], [1], [2], [3], [4], [5]]
 
 
 @pytest.mark.parametrize(
     "wrap", [lambda keys: BatchSampler(keys, 2), lambda keys: ShardedSampler(keys, 1, 0)]
 )
-def test_a_sampler_over_an_iterator_refuses_a_second_epoch(wrap: Any) -> None:
+def test_a_sampler_over_an_iterator_refuses_a_second_epoch(kind: Any) -> None:
+    def wrap(keys: Any) -> Any:
+        return BatchSampler(keys, 2) if kind is BatchSampler else ShardedSampler(keys, 1, 0)
+
     for keys in (iter(range(4)), map(int, range(4)), (i for i in range(4))):
         sampler = wrap(keys)
         assert len(list(sampler)) > 1
-        with pytest.raises(RuntimeError, match="sampler is an iterator .*, which gives one epoch only"):
+        with pytest.raises(RuntimeError, match=r"sampler is an iterator .*, which gives one epoch only"):
             list(sampler)
     loader = sk.DataLoader(range(4), batch_sampler=BatchSampler(wrap(iter(range(4))), 2))
     assert len(list(loader)) > 0
