@@ -23,6 +23,7 @@ from .orders import chain_of, has_slice, is_a_share
 from .state import sample_count
 
 __all__ = [
+    "warn_of_exhausted",
     "warn_of_missed_parts",
     "warn_of_no_batch",
     "warn_of_other_samples",
@@ -101,6 +102,17 @@ def warn_of_no_batch(options: Options, sampler: Any) -> bool:
     else:
         return False
     warn(f"DataLoader: an epoch has no batches, because {problem}", UserWarning)
+    return True
+
+
+def warn_of_exhausted(options: Options, sampler: Any) -> bool:
+    """Warn of an epoch without batches after one that had some. Return whether there was a warning."""
+    what, source = ("data set", options.dataset) if sampler is None else ("sampler", options.given_sampler)
+    warn(
+        f"DataLoader: an epoch has no batches, although an earlier one had some. Does the {what}"
+        f" ({type(source).__name__}) read an iterator that is at its end? Make a new one in its __iter__",
+        UserWarning,
+    )
     return True
 
 

@@ -22,6 +22,7 @@ from ..core.view import View
 from ..prefetch import Prefetch
 from ..samplers.base import Sampler, draw, order_of, state_of, whole_order
 from .advice import (
+    warn_of_exhausted,
     warn_of_missed_parts,
     warn_of_no_batch,
     warn_of_other_samples,
@@ -216,7 +217,7 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         self._nodes: WeakSet[Prefetch[Any] | InTurn | Bound] = WeakSet()
         self._next = Start()
         self._latest: Position | None = None
-        self._is_closed = self._has_begun = False
+        self._is_closed = self._has_begun = self._had_batches = False
         self._said: set[str] = set()  # the warnings that are given once
         self.failed: list[tuple[Any, str]] = []
         self._build(self._first_pipeline())
@@ -295,7 +296,7 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
                     self._latest, self._next = before
             raise
         source = type(options.dataset).__name__
-        return Epoch(batches, position, source, self.failed, partial(self._finished, node))
+        return Epoch(batches, position, source, self.failed, partial(self._ended, node, position))
 
     def _begin(self) -> tuple[Position, View[Any]]:
         """Begin an epoch. Return its position, and the view of its items without workers."""
@@ -431,6 +432,12 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         # Keys can be drawn once only. The base class reads each of them, in any view.
         read = View._iter if isinstance(plan, Iterator) else type(pipeline)._iter
         return read(pipeline, plan)
+
+    def _ended(self, node: View[Any] | None, position: Position) -> None:
+        self._finished(node)
+        self._had_batches = self._had_batches or position.batch > 0
+        if self._had_batches and position.ended and not position.batch and position.length != 0:
+            self._warn_once("exhausted", warn_of_exhausted)
 
     def _finished(self, node: View[Any] | None) -> None:
         if node is not self._persistent and isinstance(node, Workers):

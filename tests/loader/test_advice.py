@@ -287,6 +287,51 @@ def test_other_random_data_sets_are_not_warned_of(name: str) -> None:
     assert not warnings_of(lambda: (list(loader), list(loader), sk.epochs(WHOLE[name](), 3)))
 
 
+# -------------------------------------------------------------------- iterators at their end
+
+
+class Once:
+    """A data set or sampler that gives one epoch only, without saying so."""
+
+    def __init__(self, keys: Any) -> None:
+        self.keys = iter(keys)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.keys
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_an_epoch_without_batches_after_another_one_is_warned_of_once(workers: int, by_hand: bool) -> None:
+    makers: Any = (
+        lambda: {"dataset": Once(range(8)), "batch_size": 2},
+        lambda: {"dataset": range(8), "sampler": Once(range(8)), "batch_size": 2},
+        lambda: {"dataset": range(8), "batch_sampler": Once([[0, 1], [2]])},
+    )
+    for make in makers:
+        loader = Loader(**make(), num_workers=workers, **({"method": "thread"} if workers else {}))
+        read: list[int] = []
+
+        def read_epochs(loader: Any = loader, read: list[int] = read) -> None:
+            for epoch in range(3):
+                if by_hand:
+                    loader.set_epoch(epoch)
+                read.append(len(list(loader)))
+
+        (message,) = warnings_of(read_epochs)
+        assert read[0] > 0
+        assert read[1:] == [0, 0]
+        assert "an epoch has no batches, although an earlier one had some. Does the" in message
+
+
+def test_epochs_that_are_empty_for_other_reasons_are_not_warned_of() -> None:
+    growing: list[int] = []
+    for loader in (Loader(growing, 2), Loader(range(2), 5, last_batch="rollover"), Loader(iter([]), 2)):
+        assert not warnings_of(lambda loader=loader: list(loader))
+    rolling = Loader(range(2), 5, last_batch="rollover")
+    assert not warnings_of(lambda: [len(list(rolling)) for _ in range(6)])
+
+
 # -------------------------------------------------------------------- parts by the number of a worker
 
 
