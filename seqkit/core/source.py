@@ -78,7 +78,7 @@ def as_view(source: Indexable[T], who: str) -> View[T]:
         return Source(source)
     if isinstance(source, type):
         raise TypeError(f"{who}: a sequence is needed, got the class {source.__name__}. Pass an instance.")
-    source = recognise(source, who)
+    source: Any = recognise(source, who)
     if _is_a_number(source):
         raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {source!r}")
     if not hasattr(source, "__getitem__"):

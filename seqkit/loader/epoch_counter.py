@@ -207,9 +207,7 @@ class EpochCounter:
         latest = self.latest
         if latest is None or latest.keys is None or latest.order is not None:
             return
-        if latest.is_over():
-            latest.keys.exhaust()  # the sampler must notice the end of its epoch
-        elif isinstance(self.sampler, Sampler):
+        if not latest.is_over() and isinstance(self.sampler, Sampler):
             load_sampler_state(self.sampler, latest.before)
             deque(islice(draw(self.sampler, latest.epoch), latest.batch), maxlen=0)
 

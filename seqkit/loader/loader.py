@@ -20,6 +20,7 @@ from ..core.view import View
 from ..prefetch import Prefetch
 from ..samplers.base import whole_order
 from .advice import (
+    warn_of_exhausted,
     warn_of_missed_parts,
     warn_of_no_batch,
     warn_of_other_samples,
@@ -207,7 +208,7 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
     def __init__(self, options: Options) -> None:
         self._take_over(options)
         self._nodes: WeakSet[Prefetch[Any] | InTurn | Bound] = WeakSet()
-        self._is_closed = False
+        self._is_closed = self._had_batches = False
         self._said: set[str] = set()  # the warnings that are given once
         self.failed: list[tuple[Any, str]] = []
         pipeline = self._first_pipeline()
@@ -282,7 +283,7 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
             epochs.take_back(before, position)
             raise
         source = type(options.dataset).__name__
-        finish = partial(self._finished, node)
+        finish = partial(self._ended, node, position)
         return Epoch(batches, position, source, self.failed, self._begin_again, finish)
 
     def _draw_seed(self) -> None:
@@ -340,6 +341,12 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         # Keys can be drawn once only. The base class reads each of them, in any view.
         read = View._iter if isinstance(plan, Iterator) else type(pipeline)._iter
         return read(pipeline, plan)
+
+    def _ended(self, node: View[Any] | None, position: Position) -> None:
+        self._finished(node)
+        self._had_batches = self._had_batches or position.batch > 0
+        if self._had_batches and position.ended and not position.batch and position.length != 0:
+            self._warn_once("exhausted", warn_of_exhausted)
 
     def _finished(self, node: View[Any] | None) -> None:
         if node is not self._persistent and isinstance(node, Workers):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 from ..core.set_epoch import has_method
@@ -53,6 +54,7 @@ class DrawnKeys(Iterator[Any]):
         # The key of the last batch that was read, and those of batches that were not read yet.
         self._waiting: deque[Any] | None = deque([None]) if remembers else None
         self._was_interrupted = False
+        self._ahead = 0  # keys that were drawn and not read yet
 
     def __next__(self) -> Any:
         if self._was_interrupted:
@@ -64,12 +66,14 @@ class DrawnKeys(Iterator[Any]):
         except KeyboardInterrupt:
             self._was_interrupted = True
             raise
+        self._ahead += 1
         if self._waiting is not None:
             self._waiting.append(key)
         return key
 
     def count(self, batches: int) -> None:
         """Notice that batches were read."""
+        self._ahead -= batches
         if self._waiting is not None:
             for _ in range(min(batches, len(self._waiting) - 1)):
                 self._waiting.popleft()
@@ -78,9 +82,16 @@ class DrawnKeys(Iterator[Any]):
         """Return the key of the last batch that was read."""
         return None if self._waiting is None else self._waiting[0]
 
-    def exhaust(self) -> None:
-        """Let the sampler notice the end of its epoch."""
-        deque(self._keys, maxlen=0)
+    def are_read(self) -> bool:
+        """Return whether all keys were read. The sampler is asked, because its `__len__` may be wrong.
+
+        It so notices the end of its epoch.
+        """
+        if self._ahead:
+            return False
+        found = list(islice(self._keys, 1))
+        self._keys = chain(found, self._keys) if found else self._keys
+        return not found
 
 
 @dataclass(eq=False)
@@ -135,7 +146,8 @@ class Position:
 
     def is_over(self) -> bool:
         """Return whether everything was read."""
-        return self.ended or (self.is_exact and self.batch == self.length)
+        is_whole = self.is_exact and self.batch == self.length
+        return self.ended or (is_whole and (self.keys is None or self.keys.are_read()))
 
     def advance(self, count: int) -> None:
         """Count batches as read."""

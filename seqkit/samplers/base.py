@@ -53,6 +53,7 @@ class Sampler(Ordered, Iterable[Any]):
     """
 
     _epoch = 0  # also of a subclass whose `__init__` does not call this class
+    _covered: int | None = None  # the number of samples, if it was given a value for each of them
     _counts = True  # False: iterating shows the next epoch of a loader, and does not count as one
 
     # A subclass may define a property or, where the order never changes, an attribute.

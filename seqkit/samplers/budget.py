@@ -99,6 +99,7 @@ class TokenBudgetBatchSampler(GroupedBatches):
         self.sort = as_flag(sort, "TokenBudgetBatchSampler: sort")
         self.shuffle = as_flag(shuffle, "TokenBudgetBatchSampler: shuffle")
         self._lengths = as_lengths(lengths, "TokenBudgetBatchSampler: lengths").max(axis=1)
+        self._covered = len(self._lengths)
         if _as_oversize(oversize, "TokenBudgetBatchSampler") == "error":
             self._check_sizes()
         in_order = np.sort(self._lengths) if self.sort else self._lengths

@@ -77,7 +77,20 @@ class Share(Sampler):
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the sampler besides its arguments, and how the epoch is shared."""
         dealt = {"num_replicas": self.num_replicas, "read": self._already_read(self.epoch)}
-        return {**super().state_dict(), **dealt}
+        return {**super().state_dict(), **dealt, "order": self._order_name()}
+
+    def _order_name(self) -> str:
+        """Return what the share of an epoch depends on, besides the seed and the number of processes."""
+        try:
+            total = f"total={self._total()}, "
+        except TypeError:  # the sampler inside has no length
+            total = ""
+        return f"{total}contiguous={self.contiguous}, shuffle={getattr(self, 'shuffle', False)}"
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where a sampler with the same arguments was when it returned `state`."""
+        # States of earlier versions have no order.
+        super().load_state_dict({"order": None, **state} if isinstance(state, Mapping) else state)
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         read = int_at_least(state["read"], f"{type(self).__name__}: read of a state", 0)
@@ -91,6 +104,12 @@ class Share(Sampler):
         With another number of processes, the indices that no process has read are dealt out anew.
         """
         self.load_state_dict(state)
+        own, other = self._order_name(), state.get("order")
+        if read and other not in (None, own):
+            raise ValueError(
+                f"{type(self).__name__}: the state is in the middle of an epoch with {other}, got {own}."
+                " Resume it with the same arguments, or call set_epoch to begin an epoch"
+            )
         replicas = state.get("num_replicas", self.num_replicas)
         if read == 0 or replicas == self.num_replicas:
             return read

@@ -132,7 +132,7 @@ class FixedBucketSampler(GroupedBatches):
                 f"FixedBucketSampler: batch_sizes must be a mapping of bucket keys to ints or None, got"
                 f" {batch_sizes!r}"
             )
-        self._num_samples = len(table)
+        self._num_samples = self._covered = len(table)
         self._buckets = self._filled(table, as_bucket_keys(bucket_keys, table), batch_sizes or {})
 
     def _filled(self, table: LengthArray, keys: LengthArray, sizes: Mapping[Any, int]) -> list[_Bucket]:

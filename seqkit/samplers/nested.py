@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from ..core.arguments import check_iterable
+from ..core.iteration import is_one_shot
 from ..core.set_epoch import epoch_of, has_method
 from ..core.view import View
 from .base import Sampler, chain_of, draw, order_of, pass_epoch, state_of
@@ -18,6 +19,8 @@ class NestedSampler(Sampler):
 
     A subclass defines `at_epoch`, and `_drawn` for inner samplers whose order is not known in advance.
     """
+
+    _was_drawn = False
 
     def __init__(self, sampler: Iterable[Any]) -> None:
         check_iterable(sampler, f"{type(self).__name__}: sampler")
@@ -43,6 +46,12 @@ class NestedSampler(Sampler):
     def _draw(self, epoch: int) -> Iterator[Any]:
         order = order_of(self, epoch)
         if order is None:
+            if self._was_drawn and is_one_shot(self.sampler):
+                raise RuntimeError(
+                    f"{type(self).__name__}: sampler is an iterator ({type(self.sampler).__name__}), which"
+                    " gives one epoch only; pass something that can be iterated again"
+                )
+            self._was_drawn = True
             return self._drawn(draw(self.sampler, epoch, self._already_read(epoch)))
         pass_epoch(self.sampler, epoch + self._counts)
         return iter(order)

@@ -51,6 +51,7 @@ class SortedSampler(Sampler):
         comparable = as_sort_keys(keys, "SortedSampler: keys")
         self.reverse = as_flag(reverse, "SortedSampler: reverse")
         self._indices = sort_order(comparable, self.reverse)
+        self._covered = len(self._indices)
 
     @property
     def order(self) -> View[int]:

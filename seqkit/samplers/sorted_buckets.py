@@ -82,6 +82,7 @@ class SortedBucketSampler(GroupedBatches):
         is_lazy = isinstance(sort_keys, View)
         who = "SortedBucketSampler: sort_keys"
         self._keys = smap(plain, sort_keys) if is_lazy else as_sort_keys(sort_keys, who)
+        self._covered = len(sort_keys)
         self.batch_size = as_batch_size(batch_size, "SortedBucketSampler")
         self.mult = number_at_least(mult, "SortedBucketSampler: mult", 1)
         self.reverse = as_flag(reverse, "SortedBucketSampler: reverse")

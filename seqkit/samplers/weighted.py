@@ -74,6 +74,7 @@ class WeightedRandomSampler(SeededSampler):
                 f" only {drawable} weights are above 0"
             )
         self.weights = table
+        self._covered = len(table)
 
     def __len__(self) -> int:
         return self.num_samples

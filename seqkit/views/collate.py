@@ -11,7 +11,7 @@ from ..core.indices import Indices, Plan
 from ..core.source import as_view
 from ..core.view import Indexable, T, U, V, View, sized
 from .bases.columns import Columns
-from .bases.side_by_side import SideBySide
+from .bases.side_by_side import SideBySide, warn_of_other_orders
 
 __all__ = ["Collate", "collate"]
 
@@ -90,6 +90,7 @@ def collate(sequences: Any = None, **named: Any) -> View[Any]:
 def _collated(sources: list[View[Any]], names: tuple[str, ...] | None) -> Collate:
     if not sources:
         raise ValueError("collate: at least one sequence is needed, got none")
+    warn_of_other_orders(sources, "collate")
     return sized(Collate(tuple(sources), names))
 
 

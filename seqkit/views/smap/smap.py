@@ -13,7 +13,7 @@ from ...core.iteration import Progress, restarting
 from ...core.renamed import named_elsewhere
 from ...core.source import as_view
 from ...core.view import Indexable, T, Table, U, V, View, name_of, sized
-from ..bases.side_by_side import Zip, common_length
+from ..bases.side_by_side import Zip, common_length, warn_of_other_orders
 from .batched import BatchedSmap
 from .chain import Chain, Step, joined
 
@@ -135,6 +135,7 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
         return Smap(f, (as_view(sequences[0], "smap"),))
     batched = as_bool(batched, "smap: batched")
     views = tuple(as_view(s, "smap") for s in sequences)
+    warn_of_other_orders(views, "smap")
     return sized(BatchedSmap(f, views, zip) if batched else Smap(f, views, zip))
 
 
