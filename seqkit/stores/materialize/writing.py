@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from itertools import dropwhile
-from operator import call
 from os import PathLike, fspath
 from typing import Any
 
@@ -160,18 +159,19 @@ def _write_missing(
 ) -> dict[int, str]:
     """Compute the missing items. Return the errors of items that failed, by index, if they are skipped."""
     target, failed = written.target, dict[int, str]()
+    steps: list[Callable[[], object]] = [int, target.prepare]
     todo = np.flatnonzero(~target.done())
     done = target.n - len(todo)
     with (
         ahead(written._take(todo)) as node,
-        prefetch(smap(call, [int, target.prepare]), 1, "thread") as background,
+        prefetch(smap(lambda step: step(), steps), 1, "thread") as background,
         reporting(progress, "materialize", node) as report,
         tolerating(on_error),
     ):
         report(done, target.n)
         items, prepared = iter(node), iter(background)
         for k in range(len(todo)):
-            if k == 1:  # all workers are forked, and a thread goes on from `int` to `prepare`
+            if k == 1:  # all workers are forked, and a thread goes on from the first step to the second
                 next(prepared)
             try:
                 next(items)
