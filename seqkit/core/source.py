@@ -78,15 +78,15 @@ def as_view(source: Indexable[T], who: str) -> View[T]:
         return Source(source)
     if isinstance(source, type):
         raise TypeError(f"{who}: a sequence is needed, got the class {source.__name__}. Pass an instance.")
-    source: Any = recognise(source, who)
-    if _is_a_number(source):
-        raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {source!r}")
-    if not hasattr(source, "__getitem__"):
-        hint = ". Make a list of it, or see uniter." if hasattr(source, "__iter__") else ""
-        if isinstance(source, FunctionType | MethodType):
-            hint = f" {source.__name__}. Call it, or pass a generator function to uniter."
-        raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {type(source).__name__}{hint}")
-    return Source(source)
+    found: Any = recognise(source, who)
+    if _is_a_number(found):
+        raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {found!r}")
+    if not hasattr(found, "__getitem__"):
+        hint = ". Make a list of it, or see uniter." if hasattr(found, "__iter__") else ""
+        if isinstance(found, FunctionType | MethodType):
+            hint = f" {found.__name__}. Call it, or pass a generator function to uniter."
+        raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {type(found).__name__}{hint}")
+    return Source(found)
 
 
 def _is_a_number(source: Any) -> bool:
