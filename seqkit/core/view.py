@@ -202,6 +202,11 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         super().__init_subclass__(**kwargs)
         cls._name = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
         is_own = cls.__module__.startswith("seqkit.")
+        if not is_own and "__getitem__" in vars(cls):
+            raise TypeError(
+                f"{cls.__name__}: a subclass of View defines _get, not __getitem__. A class with __getitem__"
+                " and __len__ is a source already, and needs no base class."
+            )
         if not is_own and "_get" in vars(cls) and "_parts" not in vars(cls):
             cls._needs = _nothing  # type: ignore[assignment]  # the default of `_parts` may be wrong
 

@@ -893,3 +893,18 @@ def test_a_view_that_is_read_twice_at_each_level_is_searched_once(name: str) -> 
     for _ in range(100):  # 2**100 ways lead to the source
         view = sk.collate([view, view])
     assert SEARCHES[name](view) is not None
+
+
+def test_a_class_of_views_that_defines_getitem_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"^Reverse: a subclass of View defines _get, not __getitem__"):
+
+        class Reverse(sk.View[Any]):
+            def __getitem__(self, i: Any) -> Any:
+                return i
+
+
+def test_a_slice_needs_several_values() -> None:
+    items = [1, 2, 3]
+    with pytest.raises(TypeError, match=r"^source: a slice of 2 items needs as many values, got 5$"):
+        sk.view(items)[:2] = 5
+    assert items == [1, 2, 3]
