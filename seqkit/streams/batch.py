@@ -193,7 +193,7 @@ class Collation:
         typed = [array for array in arrays if array.size] or arrays
         if groups != {"number"}:
             return self._stacked_arrays(arrays, np.result_type(*typed), pad)
-        # Refuse what an array would not keep: other names of columns, units, masks. Padding has no names.
+        # An array would lose names of columns, units and masks, so they are refused. Padding has no names.
         plain_arrays([value for value in values if type(value) is not np.ndarray], place)
         dtype = common_dtype(typed, place)
         hold(arrays, dtype, place)

@@ -8,7 +8,7 @@ __all__ = ["check_state"]
 
 
 def check_state(state: Any, own: dict[str, Any], takes_seed: bool) -> None:
-    """Refuse what is no state, and the state of a loader with other values for the fields in `own`.
+    """Refuse an object that is no state, and the state of a loader that differs in a field of `own`.
 
     With `takes_seed`, the seed of the state may be another one. States of older versions have no `lost` and
     `failed`.

@@ -322,6 +322,7 @@ class _Batched(Stream[Any]):
 
         return restarting(run)
 
+    @renamed(count="n")
     def skip(self, n: int) -> Stream[Any]:
         source: Any = self._source
         return _Batched(self._k, self._drop_last, source.skip(int_at_least(n, "skip: n", 0) * self._k))
@@ -399,7 +400,7 @@ class _ByNumber(View[Any]):
                     if number == i:
                         i = next(wanted, None)
                     elif isinstance(error, EvaluationError):
-                        continue  # an item that nobody asked for
+                        continue  # the error of an item that is not wanted
                     raise
                 drawn += 1
                 if number == i:
