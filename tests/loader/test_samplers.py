@@ -613,10 +613,7 @@ def test_an_endless_sampler_with_a_length_goes_on_behind_it(way: Any) -> None:
 @pytest.mark.parametrize(
     "wrap", [lambda keys: BatchSampler(keys, 2), lambda keys: ShardedSampler(keys, 1, 0)]
 )
-def test_a_sampler_over_an_iterator_refuses_a_second_epoch(kind: Any) -> None:
-    def wrap(keys: Any) -> Any:
-        return BatchSampler(keys, 2) if kind is BatchSampler else ShardedSampler(keys, 1, 0)
-
+def test_a_sampler_over_an_iterator_refuses_a_second_epoch(wrap: Any) -> None:
     for keys in (iter(range(4)), map(int, range(4)), (i for i in range(4))):
         sampler = wrap(keys)
         assert len(list(sampler)) > 1
