@@ -134,7 +134,7 @@ def test_the_view_shows_the_pipeline():
         " nworkers=2, method='thread')"
     )
     loader = DataLoader([1, 2], batch_sampler=[[0]])
-    assert repr(loader.view) == "batches(samples(<list of 2>), <list of 1>, default_collate)"
+    assert repr(loader.view) == "gather(batches(samples(<list of 2>), default_collate), <list of 1>)"
     loader = DataLoader([1, 2], 2, sampler=[0])
     assert repr(loader.view) == (
         "batch(gather(samples(<list of 2>), <list of 1>), 2, collate_fn=default_collate)"
