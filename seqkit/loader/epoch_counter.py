@@ -157,6 +157,7 @@ class EpochCounter:
         )
         if sampler is None or (order is not None and isinstance(sampler, Sampler)):
             pass_epoch(self._counted, epoch + 1)  # as if it had been iterated
+        position.follow(self.latest)
         self.latest, self.next = position, Start(epoch + 1)
         self._note()
         return position

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ..core.set_epoch import takes_epoch
 from ..core.view import View, is_measured, walk
 from ..samplers.base import Sampler, chain_of
 from ..samplers.batches import InfiniteSampler
@@ -15,6 +17,7 @@ from ..samplers.sharded import ShardedSampler
 from ..views.gather.gather import Gather
 
 __all__ = [
+    "forgets_its_order",
     "has_slice",
     "is_a_share",
     "order_name",
@@ -49,6 +52,18 @@ def own_epoch(sampler: Any) -> int | None:
     if not isinstance(sampler, Sampler) or any(isinstance(part, InfiniteSampler) for part in parts):
         return None
     return sampler.epoch
+
+
+def forgets_its_order(sampler: Any) -> bool:
+    """Return whether a sampler of PyTorch draws its order from a generator, so that it cannot be repeated."""
+    samplers = sys.modules.get("torch.utils.data")
+    names = ("RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler")
+    kinds = tuple(getattr(samplers, name) for name in names) if samplers is not None else ()
+    return any(
+        isinstance(one, kinds)
+        and not (isinstance(one, Sampler) or hasattr(one, "state_dict") or takes_epoch(one))
+        for one in chain_of(sampler)
+    )
 
 
 # -------------------------------------------------------------------- shares of processes

@@ -122,6 +122,8 @@ class Position:
         Batches that were read, failed ones included.
     ended : bool
         Whether the iterator was exhausted.
+    earlier : (Position, int) or None
+        The position of the iterator before, which was not over, and its batches when this one began.
     """
 
     start: Start
@@ -135,6 +137,7 @@ class Position:
     has_digest: bool
     batch: int = 0
     ended: bool = False
+    earlier: tuple[Position, int] | None = None
 
     def __post_init__(self) -> None:
         self.batch = self.start.batch
@@ -154,6 +157,17 @@ class Position:
         self.batch += count
         if self.keys is not None:
             self.keys.count(count)
+
+    def follow(self, before: Position | None) -> None:
+        """Remember the position of the iterator before."""
+        if before is not None and not before.is_over():
+            self.earlier = before, before.batch
+
+    def rival(self) -> Position | None:
+        """Return the position of the iterator before, if it was read since."""
+        if self.earlier is None or self.earlier[0].batch == self.earlier[1]:
+            return None
+        return self.earlier[0]
 
     def digest(self) -> str | None:
         """Return the digest of the last key that was read, if there is one."""

@@ -9,7 +9,7 @@ from weakref import WeakSet
 from ..core.tracebacks import warn
 from ..core.view import View
 from .attributes import Attributes
-from .orders import order_name, share_of
+from .orders import forgets_its_order, order_name, share_of
 from .parts import InTurn
 from .state_checks import check_samples, check_share, check_state, has_exact_state
 
@@ -47,6 +47,9 @@ class Resumable(Attributes):
                 " the samples that are carried over"
             )
         position = self._epochs.position()
+        if position["batch"] and forgets_its_order(self._epochs.sampler):
+            self._warn_of_a_forgotten_order()
+        self._warn_of_a_rival()
         share = share_of(self._epochs.sampler)
         return {
             "version": 1,
@@ -68,6 +71,28 @@ class Resumable(Attributes):
             return "sequential"
         below = getattr(self.dataset, "_random_count", 0)  # salts the order
         return f"shuffle above {below} random views" if below else "shuffle"
+
+    def _warn_of_a_forgotten_order(self) -> None:
+        if "order" not in self._said:
+            self._said.add("order")
+            warn(
+                f"DataLoader: the state cannot hold the order of {order_name(self._epochs.sampler)}, which"
+                " draws it from a generator in every epoch, so samples may come twice or be missed after a"
+                " resume. Use shuffle=True, or a sampler of seqkit.samplers",
+                UserWarning,
+            )
+
+    def _warn_of_a_rival(self) -> None:
+        latest = self._epochs.latest
+        if latest is None or (rival := latest.rival()) is None:
+            return
+        latest.earlier = None  # warned of
+        warn(
+            f"DataLoader: the state is the position of the latest iterator, in epoch {latest.epoch}, but an"
+            f" earlier iterator, in epoch {rival.epoch}, was read since. Read one iterator at a time, or make"
+            " a loader for each",
+            UserWarning,
+        )
 
     def _keeps_dataset_state(self) -> bool:
         """Return whether the data set has a state, and is read in step with the consumer of this process."""

@@ -82,10 +82,11 @@ class Share(Sampler):
     def _order_name(self) -> str:
         """Return what the share of an epoch depends on, besides the seed and the number of processes."""
         try:
-            total = f"total={self._total()}, "
+            words = [f"{self._total()} indices"]
         except TypeError:  # the sampler inside has no length
-            total = ""
-        return f"{total}contiguous={self.contiguous}, shuffle={getattr(self, 'shuffle', False)}"
+            words = ["indices"]
+        words += ["in parts"] * self.contiguous + ["shuffled"] * getattr(self, "shuffle", False)
+        return ", ".join(words)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where a sampler with the same arguments was when it returned `state`."""
@@ -107,7 +108,7 @@ class Share(Sampler):
         own, other = self._order_name(), state.get("order")
         if read and other not in (None, own):
             raise ValueError(
-                f"{type(self).__name__}: the state is in the middle of an epoch with {other}, got {own}."
+                f"{type(self).__name__}: the state is in the middle of an epoch of {other}, but got {own}."
                 " Resume it with the same arguments, or call set_epoch to begin an epoch"
             )
         replicas = state.get("num_replicas", self.num_replicas)
