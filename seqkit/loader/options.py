@@ -310,7 +310,7 @@ def _check_covered(sampler: Any, dataset: Any) -> None:
 
     Another sampler may contain it.
     """
-    inner = chain_of(sampler)[-1] if sampler is not None else None
+    inner: Any = chain_of(sampler)[-1] if sampler is not None else None
     covered = inner._covered if isinstance(inner, Sampler) else None
     if type(inner).__module__.startswith("torch.") and hasattr(inner, "weights"):
         covered = len(inner.weights)

@@ -140,7 +140,7 @@ class FixedBucketSampler(GroupedBatches):
                 f"FixedBucketSampler: batch_sizes must be a mapping of bucket keys to ints or None, got"
                 f" {batch_sizes!r}"
             )
-        self._covered = len(table)
+        self._num_samples = self._covered = len(table)
         self._buckets = self._filled(table, _as_keys(bucket_keys, table), batch_sizes or {})
         self._carried: list[list[int]] = [[] for _ in self._buckets]
 
@@ -186,7 +186,7 @@ class FixedBucketSampler(GroupedBatches):
 
     def stats(self) -> str:
         """Return a text with the number of samples in each bucket and in a batch of it."""
-        lines = [f"FixedBucketSampler: {self._covered} samples, {len(self.batches)} batches"]
+        lines = [f"FixedBucketSampler: {self._num_samples} samples, {len(self.batches)} batches"]
         for bucket in reversed(self._buckets):
             lines.append(f"key {bucket.key}: {len(bucket.ids)} samples, {bucket.batch_size} per batch")
         return "\n".join(lines)
@@ -204,7 +204,7 @@ class FixedBucketSampler(GroupedBatches):
         """Return the samples of each bucket in an epoch as a view, carried ones first."""
         samples = []
         for bucket, carried in zip(self._buckets, self._carried, strict=True):
-            ids = gather(range(self._covered), bucket.ids)
+            ids = gather(range(self._num_samples), bucket.ids)
             if self.shuffle:
                 ids = Evaluated(shuffle(bucket.ids, self.seed, name=f"bucket {bucket.key}"))
             samples.append(concatenate([carried, ids]) if carried else ids)
@@ -244,7 +244,7 @@ class FixedBucketSampler(GroupedBatches):
                 )
         if sum(map(len, carried)) != len(samples):
             raise ValueError(
-                f"FixedBucketSampler: the state carries samples over that are not among {self._covered}"
+                f"FixedBucketSampler: the state carries samples over that are not among {self._num_samples}"
                 f" samples, got {reprlib.repr(samples)}"
             )
         super()._restore(state)
