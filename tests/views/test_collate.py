@@ -312,3 +312,5 @@ def test_two_shuffles_with_one_seed_that_give_other_pairs_are_warned_of(kind: st
     assert all(b == 2 * a for a, b in together)
     for other in (doubled(2), doubled(1, name="y"), range(20), sk.smap(abs, order), sk.shuffle(range(20), 1)):
         join(order, other)
+    drawn = join(sk.shuffle(range(20), seed=1, order="numpy"), doubled(1, order="numpy"))
+    assert all(b == 2 * a for a, b in drawn)

@@ -21,11 +21,15 @@ Zip = Literal["strict", "shortest"]
 def warn_of_other_orders(sources: Sequence[View[Any]], who: str) -> None:
     """Warn of sequences that are shuffled with the same seed, and yet in different orders.
 
-    The key of a shuffle contains the number of random views below it, unless it has a name.
+    The key of a shuffle contains the number of random views below it, unless it has a name or is numpy's.
     """
     shuffled = [source for source in sources if source._random_count] if len(sources) > 1 else []
     orders = {
-        tuple((node._seed, node._salt) for node in reorderings(source) if node._given_name is None)
+        tuple(
+            (node._seed, node._salt)
+            for node in reorderings(source)
+            if node._given_name is None and getattr(node, "_order", None) != "numpy"
+        )
         for source in shuffled
     }
     if len(orders) > len({tuple(seed for seed, _ in order) for order in orders}):
