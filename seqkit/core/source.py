@@ -83,8 +83,9 @@ def as_view(source: Indexable[T], who: str) -> View[T]:
         raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {source!r}")
     if not hasattr(source, "__getitem__"):
         hint = ". Make a list of it, or see uniter." if hasattr(source, "__iter__") else ""
-        if isinstance(source, FunctionType | MethodType):
-            hint = f" {source.__name__}. Call it, or pass a generator function to uniter."
+        given: Any = source
+        if isinstance(given, FunctionType | MethodType):
+            hint = f" {given.__name__}. Call it, or pass a generator function to uniter."
         raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {type(source).__name__}{hint}")
     return Source(source)
 
