@@ -96,7 +96,7 @@ def shuffle_groups(
     sizes = _own_sizes(source) if group_sizes is None else group_sizes
     return ShuffleGroups(
         source,
-        _bounds(sizes, source._n),
+        _bounds(sizes, n),
         as_seed(seed, "shuffle_groups: seed"),
         int_at_least(epoch, "shuffle_groups: epoch", 0),
         positive_int(groups_at_once, "shuffle_groups: groups_at_once"),
