@@ -190,6 +190,12 @@ def test_both_names_of_a_parameter_are_refused() -> None:
         (lambda: sk.smap(len, ["a"], num_proc=2), "num_proc. Use prefetch(smap(f, sequence), nworkers)."),
         (lambda: sk.batch([1], 2, colate_fn=list), "batch: there is no parameter colate_fn. Use collate_fn."),
         (lambda: sk.repeat(0, often=2), "there is no parameter often. Its parameters are value, times."),
+        (
+            lambda: sk.collate([1], [2]),
+            "collate: the sequences are one argument. Pass a list of them: collate(",
+        ),
+        (lambda: sk.concatenate([1], [2]), "Pass a list of them: concatenate([a, b])."),
+        (lambda: sk.mix([1], [2], weights=[1, 1]), "Pass a list of them: mix([a, b])."),
         (lambda: sk.view([1]).take(1), "must be a sequence of ints, got 1. For the first items use head(n)."),
         (lambda: sk.split([1, 2], [0.5]), "For fractions use random_split, or split("),
         (lambda: sk.view({"x": [1]}), "For a dict of columns use collate(d)"),

@@ -55,18 +55,21 @@ class Unsized(float):
     """The length of a sequence that has none. It is greater than every index, and says why `len` fails."""
 
     reason: str
+    remedy: str
 
-    def __new__(cls, reason: str) -> Unsized:
+    def __new__(cls, reason: str, remedy: str) -> Unsized:
         self = super().__new__(cls, "inf")
-        self.reason = reason
+        self.reason, self.remedy = reason, remedy
         return self
 
     def __reduce__(self) -> str:
         return "UNBOUNDED" if self is UNBOUNDED else "UNKNOWN"
 
 
-UNBOUNDED = Unsized("it never ends")
-UNKNOWN = Unsized("its end is only known once it is reached")
+UNBOUNDED = Unsized("it never ends", "Take a part of it with head(n)")
+UNKNOWN = Unsized(
+    "its end is only known once it is reached", "Read it with materialize, or give uniter a size"
+)
 
 Length = int | Unsized
 

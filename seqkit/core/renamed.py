@@ -106,11 +106,16 @@ def _refused(words: dict[str, str], given: dict[str, Any], who: str) -> dict[str
     return given
 
 
-def _say_parameters(error: TypeError, who: str, given: dict[str, Any], function: Callable[..., Any]) -> None:
+def _say_parameters(
+    error: TypeError, who: str, args: tuple[Any, ...], given: dict[str, Any], function: Callable[..., Any]
+) -> None:
     """Let the error of a call that does not fit a function say which parameter it has instead."""
     from difflib import get_close_matches  # only for an error
 
     names = [name for name in signature(function).parameters if name != "self"]
+    if names[0] == "sequences" and len(args) > 1:
+        error.args = (f"{who}: the sequences are one argument. Pass a list of them: {who}([a, b]).",)
+        return
     for name in given:
         if name not in names:
             close = get_close_matches(name, names, 1)
@@ -131,7 +136,7 @@ def _reading(read: Callable[..., dict[str, Any]]) -> Callable[[F], F]:
                 return function(*args, **(read(kwargs, who) if kwargs else kwargs))
             except Exception as error:
                 if type(error) is TypeError and error.__traceback__ and error.__traceback__.tb_next is None:
-                    _say_parameters(error, who, kwargs, function)  # the call itself failed
+                    _say_parameters(error, who, args, kwargs, function)  # the call itself failed
                 hide_frames(error)
                 raise
 

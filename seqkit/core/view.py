@@ -78,6 +78,7 @@ __all__ = [
     "in_order",
     "is_measured",
     "name_of",
+    "needed_length",
     "only_selects",
     "sized",
     "walk",
@@ -596,6 +597,20 @@ def in_order(items: Iterable[T]) -> Iterator[T]:
             " list."
         )
     return iterator
+
+
+def needed_length(view: View[Any], who: str) -> int:
+    """Return the length of a view, or raise TypeError naming the caller, which needs it.
+
+    >>> import seqkit as sk
+    >>> needed_length(sk.cycle("abc"), "shuffle")
+    Traceback (most recent call last):
+    TypeError: shuffle: the sequence needs a length, and has none: it never ends. Take a ...
+    """
+    n = view._n
+    if isinstance(n, Unsized):
+        raise TypeError(f"{who}: the sequence needs a length, and has none: {n.reason}. {n.remedy}.")
+    return n
 
 
 def name_of(function: Callable[..., Any]) -> str:

@@ -10,12 +10,12 @@ import numpy as np
 
 from ..core.arguments import optional_int
 from ..core.errors import fail
-from ..core.indices import UNBOUNDED, Endless, Indices, Length, Plan, Unsized, as_array
+from ..core.indices import UNBOUNDED, Endless, Indices, Length, Plan, as_array
 from ..core.once import cached
 from ..core.renamed import named_elsewhere
 from ..core.source import as_view
 from ..core.tracebacks import warn
-from ..core.view import Indexable, T, View, sized
+from ..core.view import Indexable, T, View, needed_length, sized
 from .bases.one_of_several import IntArray, OneOfSeveral
 from .gather.part_of_shuffle import warn_of_part_of_shuffle
 from .shuffle import shuffle
@@ -90,9 +90,7 @@ class Epochs(OneOfSeveral):
 
     @cached
     def _period(self) -> int:
-        n = self._sources[0]._n
-        if isinstance(n, Unsized):
-            raise TypeError(f"epochs: the sequence needs a length, and has none: {n.reason}")
+        n = needed_length(self._sources[0], "epochs")
         if n == 0 and self._passes is None:
             raise ValueError("epochs: the sequence is empty, so n must be an int")
         return n

@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.arguments import int_at_least
-from ..core.indices import Unsized, compact
+from ..core.indices import compact
 from ..core.processes import warn_of_drawn_seed
 from ..core.randomness import Permutation, as_seed, node_key
 from ..core.renamed import named_elsewhere
 from ..core.source import as_view
 from ..core.tracebacks import warn
 from ..core.values import values_of
-from ..core.view import Indexable, T, View
+from ..core.view import Indexable, T, View, needed_length
 from .bases.random import is_reordered
 
 __all__ = ["random_split"]
@@ -96,9 +96,7 @@ def random_split(
     (['a', 'b', 'b', 'c'], ['a', 'b', 'b', 'c'])
     """
     source = as_view(sequence, "random_split")
-    n = source._n
-    if isinstance(n, Unsized):
-        raise TypeError(f"random_split: the sequence needs a length, and has none: {n.reason}")
+    n = needed_length(source, "random_split")
     if is_reordered(source):
         raise ValueError(
             "random_split: the order of the sequence changes from epoch to epoch, because of a shuffle or mix"

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from ..core.arguments import as_bool, int_at_least, positive_int
-from ..core.indices import Unsized
 from ..core.processes import warn_of_drawn_seed
 from ..core.renamed import named_elsewhere
 from ..core.source import as_view
-from ..core.view import Indexable, T, View
+from ..core.view import Indexable, T, View, needed_length
 from .bases.random import reorderings
 from .concatenate import concatenate
 
@@ -71,9 +70,7 @@ def shard(
     even = as_even(even, "shard")
     for node in reorderings(source) if world_size > 1 else ():
         warn_of_drawn_seed(node._seed, f"shard: {node._name} below", "shares overlap and leave out items")
-    n = source._n
-    if isinstance(n, Unsized):
-        raise TypeError(f"shard: the sequence needs a length, and has none: {n.reason}")
+    n = needed_length(source, "shard")
     parts = [source._take(part) for part in _part(n, rank, world_size, contiguous, even)]
     share = parts[0] if len(parts) == 1 else concatenate(parts)
     if share is not source:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from ..core.arguments import int_at_least
-from ..core.indices import Indices, Length, Unsized
+from ..core.indices import Indices, Length
 from ..core.once import cached
 from ..core.randomness import NumpyPermutation, Permutation, as_name, as_seed
 from ..core.renamed import named_elsewhere
 from ..core.source import as_view
-from ..core.view import Indexable, T, View, sized
+from ..core.view import Indexable, T, View, needed_length, sized
 from .bases.columns import selected
 from .bases.random import Random
 from .bases.selection import Selection
@@ -113,9 +113,7 @@ class Shuffle(Selection, Random):
         self._order: Order = order
 
     def _length(self) -> Length:
-        n = self._sources[0]._n
-        if isinstance(n, Unsized):
-            raise TypeError(f"shuffle: the sequence needs a length, and has none: {n.reason}")
+        n = needed_length(self._sources[0], "shuffle")
         if n >= 1 << 63:
             raise ValueError(f"shuffle: the sequence must be shorter than 2**63, got {n} items")
         return n

@@ -12,13 +12,13 @@ import numpy as np
 
 from ..core.arguments import int_at_least
 from ..core.errors import fail
-from ..core.indices import IndexArray, Unsized
+from ..core.indices import IndexArray
 from ..core.once import cached
 from ..core.plain import as_index
 from ..core.renamed import named_elsewhere
 from ..core.source import Source, as_view
 from ..core.values import by_position
-from ..core.view import Indexable, T, View, sized
+from ..core.view import Indexable, T, View, needed_length, sized
 from .bases.columns import Columns
 
 __all__ = ["Split", "split"]
@@ -154,9 +154,7 @@ class Split(Columns[Any]):
     @cached
     def _bounds(self) -> IndexArray:
         """An array with a row (start, stop) for each part."""
-        n = self._sources[0]._n
-        if isinstance(n, Unsized):
-            raise TypeError(f"split: the sequence needs a length, and has none: {n.reason}")
+        n = needed_length(self._sources[0], "split")
         return np.array(_bounds(self._edges, n), np.int64).reshape(-1, 2)
 
     def _length(self) -> int:
