@@ -77,7 +77,7 @@ def test_handle_is_closed_when_the_view_is_dropped(log: Path) -> None:
     assert len(noted(log, "close")) == 1
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("context", ["fork", "spawn", pytest.param("forkserver", marks=pytest.mark.stress)])
 @pytest.mark.parametrize("with_read", [False, True])
 def test_each_process_opens_and_closes_its_own(context: Any, with_read: bool, log: Path) -> None:
     open_fn = partial(Handle, log)
