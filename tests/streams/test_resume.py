@@ -83,8 +83,7 @@ def found(loader: Any) -> list[str]:
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 @pytest.mark.parametrize(
     ("name", "workers", "method"),
-    [(name, *kind) for name in OPENED for kind in KINDS[:2]]
-    + [(name, *KINDS[3]) for name in IN_PROCESSES],
+    [(name, *kind) for name in OPENED for kind in KINDS[:2]] + [(name, *KINDS[3]) for name in IN_PROCESSES],
 )
 def test_what_is_left_is_the_rest_of_an_uninterrupted_pass(
     name: str, workers: int, method: Any, folder: Path
