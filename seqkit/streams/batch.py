@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
@@ -110,6 +111,7 @@ def _shown(numbers: Any) -> str:
     return f"[{shown}, … {len(numbers)} in all]" if len(numbers) > _MOST_ROWS else f"[{shown}]"
 
 
+@dataclass
 class Collation:
     """Makes the batches of one epoch.
 
@@ -127,29 +129,24 @@ class Collation:
         How many chunks the stream with each id has, if that is known.
     """
 
-    def __init__(
-        self,
-        collate_fn: Callable[[list[Any]], Any] | None,
-        pad_value: Any,
-        unequal: Unequal,
-        time_first: bool,
-        chunks: list[int] | None = None,
-    ) -> None:
-        self._collate_fn = collate_fn
-        self._pad = FillValue(pad_value)
-        self._unequal = unequal
-        self._time_first = time_first
-        self._chunks = chunks
+    collate_fn: Callable[[list[Any]], Any] | None
+    pad_value: Any
+    unequal: Unequal
+    time_first: bool
+    chunks: list[int] | None = None
+
+    def __post_init__(self) -> None:
+        self._pad = FillValue(self.pad_value)
         self._memory = BatchMemory()
 
     def batch(self, rows: list[Row], form: Any) -> StreamBatch:
         """Return the batch of some rows. Rows of the padding value have a form that `form_of` returned."""
         values = [filled(form, self._pad) if row.number < 0 else row.value for row in rows]
         lengths = _lengths(values)  # before a collate function may change the chunks
-        if self._collate_fn is None:
+        if self.collate_fn is None:
             data = self._stacked(values, self._pad, Place("StreamLoader", batch="chunks"))
         else:
-            data = self._collate_fn(values)
+            data = self.collate_fn(values)
         chunk = np.array([row.chunk for row in rows])
         return StreamBatch(
             data,
@@ -160,14 +157,14 @@ class Collation:
             np.array([row.is_padding for row in rows]),
             None if lengths is None else np.where(chunk < 0, 0, lengths),
             None if lengths is None else max(lengths),
-            self._time_first,
-            None if self._chunks is None else np.array([row.chunk == self._last(row.id) for row in rows]),
+            self.time_first,
+            None if self.chunks is None else np.array([row.chunk == self._last(row.id) for row in rows]),
         )
 
     def _last(self, stream: int) -> int | None:
         """Return the number of the last chunk of a stream; None for a row of the padding value."""
-        assert self._chunks is not None
-        return None if stream < 0 else self._chunks[stream] - 1
+        assert self.chunks is not None
+        return None if stream < 0 else self.chunks[stream] - 1
 
     def _stacked(self, values: list[Any], pad: FillValue, place: Place) -> Any:
         first = values[0]
@@ -200,7 +197,7 @@ class Collation:
         return self._stacked_arrays(arrays, dtype, pad)
 
     def _stacked_arrays(self, arrays: list[Any], dtype: np.dtype[Any], pad: FillValue) -> Any:
-        axis = int(self._time_first and arrays[0].ndim > 0)
+        axis = int(self.time_first and arrays[0].ndim > 0)
         shape = arrays[0].shape
         if all(array.shape == shape for array in arrays):
             sizes = (*shape[:axis], len(arrays), *shape[axis:])
@@ -210,7 +207,7 @@ class Collation:
             raise ValueError(
                 f"StreamLoader: chunks of one batch have shapes {shapes}. Only the first axis may differ"
             )
-        if self._unequal == "refuse":
+        if self.unequal == "refuse":
             raise ValueError(
                 f"StreamLoader: chunks of one batch have {shapes[0][0]} to {shapes[-1][0]} steps. Set"
                 " pad_value and"

@@ -45,6 +45,8 @@ def as_array(value: Any) -> npt.NDArray[Any] | None:
     >>> as_array([1, 2]), as_array([1, "b"]), as_array("b")
     (array([1, 2]), None, None)
     """
+    if type(value) is np.ndarray:
+        return value
     if isinstance(value, int | float | complex | np.generic) or hasattr(value, "__array__"):
         try:
             return np.asarray(value)
