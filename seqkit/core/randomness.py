@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .errors import as_given
 from .indices import IndexArray, Indices, as_array
 from .once import cached
 from .plain import as_index
@@ -56,9 +57,9 @@ def as_seed(seed: Any, who: str) -> int:
     try:
         number = as_index(seed)
     except TypeError:
-        raise TypeError(f"{who} must be an int of at least 0 or None, got {seed!r}") from None
+        raise TypeError(f"{who} must be an int of at least 0 or None, got {as_given(seed)}") from None
     if number < 0:
-        raise ValueError(f"{who} must be an int of at least 0 or None, got {seed!r}")
+        raise ValueError(f"{who} must be an int of at least 0 or None, got {as_given(seed)}")
     return number
 
 
@@ -70,7 +71,7 @@ def as_name(name: Any, who: str) -> str | None:
     """
     if name is None or isinstance(name, str):
         return name
-    raise TypeError(f"{who} must be a str or None, got {name!r}")
+    raise TypeError(f"{who} must be a str or None, got {as_given(name)}")
 
 
 def node_key(kind: str, seed: int, epoch: int, salt: int | str) -> int:

@@ -469,7 +469,7 @@ def test_functions_are_checked_at_construction() -> None:
     with pytest.raises(TypeError, match="Tuple: function 1 must be callable"):
         Tuple(Stack(), None)
     with pytest.raises(
-        TypeError, match=r"Tuple: function 1 is the class Pad; pass what it makes: Pad\(...\)"
+        TypeError, match=r"Tuple: function 1 is the class Pad. Pass an object of it: Pad\(...\)"
     ):
         Tuple(Stack(), Pad)
 
