@@ -1,9 +1,9 @@
 """Follow a moving square through animated images, decoded frame by frame.
 
-Every animation is a stream of frames. Four are read at a time, one in each row of a batch. A tracker keeps the
-last frame of each lane. The pixels that changed since then are the square. It forgets the frame where an
-animation begins. The animations are made here, with Pillow, and read with imageio. The tracks are the same
-for any number of workers. Needs the ``examples`` extra and no network connection.
+Every animation is a stream of frames. Four are read at a time, one in each row of a batch. A tracker keeps
+the last frame of each lane. The pixels that changed since then are the square. It forgets the frame where
+an animation begins. The animations are made here, with Pillow, and read with imageio. The tracks are the
+same for any number of workers. Needs the ``examples`` extra and no network connection.
 """
 
 import tempfile
