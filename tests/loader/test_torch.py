@@ -1165,9 +1165,7 @@ def test_dir_lists_the_public_names_alone():
 
 @pytest.mark.parametrize("read", [1, 3, 5])
 @pytest.mark.parametrize("epoch", [0, 1])
-def test_a_resumed_loader_draws_as_before_so_that_samplers_of_torch_come_after_it(
-    read: int, epoch: int
-) -> None:
+def test_a_resumed_loader_draws_as_before_for_samplers_of_torch(read: int, epoch: int) -> None:
     def loader() -> Any:
         torch.manual_seed(3)
         return Ours(range(10), 2, sampler=torch.utils.data.RandomSampler(range(10)))
