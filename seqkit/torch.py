@@ -258,6 +258,7 @@ class DataLoader(_loader.DataLoader[Batch]):
     _convert_fn: Callable[[Any], Any] = staticmethod(default_convert)
     _worker_start = _WorkerStart
     _no_pinning = "no accelerator is found"
+    _is_resumed = False  # it has the seed of a state
 
     def _first_seed(self) -> int:
         self._seeded_by = torch.initial_seed()
@@ -280,6 +281,8 @@ class DataLoader(_loader.DataLoader[Batch]):
         if not self._draws:
             return
         number = as_seed(torch.default_generator, "DataLoader: seed")
+        if self._is_resumed:
+            return  # the seed is that of the state
         seed, epoch = self.seed, self.epoch
         epochs = self._epochs
         is_counted = epochs.latest is not None and epoch == epochs.latest.epoch + 1  # nobody has set it
@@ -296,7 +299,7 @@ class DataLoader(_loader.DataLoader[Batch]):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        self._draws = False  # the seed of the state
+        self._is_resumed = True  # it still draws, so that samplers of PyTorch draw the same as before
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -81,12 +81,11 @@ class Share(Sampler):
 
     def _order_name(self) -> str:
         """Return what the share of an epoch depends on, besides the seed and the number of processes."""
+        words = ["shuffled"] * getattr(self, "shuffle", False) + ["contiguous"] * self.contiguous
         try:
-            words = [f"{self._total()} indices"]
+            return " ".join([str(self._total()), *words])
         except TypeError:  # the sampler inside has no length
-            words = ["indices"]
-        words += ["in parts"] * self.contiguous + ["shuffled"] * getattr(self, "shuffle", False)
-        return ", ".join(words)
+            return " ".join(words)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where a sampler with the same arguments was when it returned `state`."""
@@ -108,8 +107,8 @@ class Share(Sampler):
         own, other = self._order_name(), state.get("order")
         if read and other not in (None, own):
             raise ValueError(
-                f"{type(self).__name__}: the state is in the middle of an epoch of {other}, but got {own}."
-                " Resume it with the same arguments, or call set_epoch to begin an epoch"
+                f"{type(self).__name__}: the state is in the middle of an epoch of {other} indices, got {own}"
+                " indices. Resume it with the same arguments, or call set_epoch to begin an epoch"
             )
         replicas = state.get("num_replicas", self.num_replicas)
         if read == 0 or replicas == self.num_replicas:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import gc
 import pickle
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -1155,3 +1156,32 @@ def test_counts_of_a_batch_are_not_added_up() -> None:
 
 def test_dir_lists_the_public_names_alone():
     assert dir(ours) == sorted(ours.__all__)
+
+
+@pytest.mark.parametrize("read", [1, 3, 5])
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_a_resumed_loader_draws_as_before_for_samplers_of_torch(read: int, epoch: int) -> None:
+    def loader() -> Any:
+        torch.manual_seed(3)
+        return Ours(range(10), 2, sampler=torch.utils.data.RandomSampler(range(10)))
+
+    def batches(loader: Any) -> Any:
+        return [batch.tolist() for batch in loader]
+
+    whole = loader()
+    epochs = [batches(whole) for _ in range(3)]
+    first = loader()
+    for _ in range(epoch):
+        list(first)
+    reading = iter(first)
+    for _ in range(read):
+        next(reading)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the state does not contain the draws
+        state = first.state_dict()
+    again = loader()
+    rest = epochs[epoch][read:]
+    for _ in range(epoch if rest else epoch + 1):  # the draws of the epochs before
+        list(again)
+    again.load_state_dict(state)
+    assert batches(again) == (rest or epochs[epoch + 1])
