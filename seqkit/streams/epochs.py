@@ -7,7 +7,6 @@ from typing import Any
 
 from ..core.arguments import int_at_least, optional_int, positive_int, refuse_set
 from ..core.indices import Unsized
-from ..core.iteration import is_one_shot
 from ..core.source import as_view
 from ..core.values import values_of
 from ..core.view import View
@@ -83,9 +82,10 @@ class StreamEpochs:
                 raise TypeError(
                     "StreamLoader: strict needs streams with a length, and these can only be iterated"
                 )
-            if self._padding == "restart" and is_one_shot(self.streams):
-                raise ValueError(
-                    "StreamLoader: padding='restart' reads streams again, but these are an iterator"
+            if self._padding == "restart":
+                raise TypeError(
+                    "StreamLoader: padding='restart' needs streams with a length, and these can only be"
+                    " iterated. Make a list of them"
                 )
         elif strict and len(range(self.rank, self.n, self.world_size)) < self._batch_size:
             raise ValueError(

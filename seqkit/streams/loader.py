@@ -136,7 +136,8 @@ class StreamLoader(LoaderDisplay):
     Raises
     ------
     TypeError
-        If an argument has the wrong type, or `shuffle` meets streams without a length.
+        If an argument has the wrong type, or `shuffle`, `strict`, `lengths` or ``padding="restart"`` meets
+        streams without a length.
     ValueError
         If an argument is out of range, or arguments contradict each other.
 

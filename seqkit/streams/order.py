@@ -1,7 +1,7 @@
 """Which streams are read, and in which order: numbered from 0 in the order of an epoch.
 
 The *number* of a stream is its place in the order of one epoch. Its *id* is its place in the streams that the
-user passed. Numbers beyond the last stream stand for the same streams, read again.
+user passed. In `Listed`, numbers beyond the last stream stand for the same streams, read again.
 """
 
 from __future__ import annotations
@@ -108,17 +108,9 @@ class Drawn:
             self._count += 1
 
     def id(self, number: int) -> int:
-        return number if self.length is None else number % self.length
+        return number
 
     def item(self, number: int) -> Any:
-        if number not in self._kept:  # all streams are read again
-            again = list(in_order(self._streams))
-            if len(again) != self.length:
-                raise RuntimeError(
-                    f"streams: the first pass gave {self.length} streams, this one {len(again)}"
-                )
-            first = number - number % self.length
-            self._kept.update(enumerate(again, first))
         return self._kept[number]
 
     def sent(self, number: int) -> tuple[Any, bool]:
