@@ -5,7 +5,8 @@
 #   make test     lint, types, tests and doctests: what CI runs
 #   make stress   the long tests, and those of concurrency 200 times under load; ROUNDS=5 for fewer
 #   make bench    measure seqkit beside its peers; BENCHMARKS=views runs one part
-#   make docs     build the site into build/docs; warnings are errors, LINKS=1 adds links to numpy and others,
+#   make docs     build the site into build/docs; warnings are errors. LINKS=1 adds links to Python, numpy and
+#                 PyTorch (LINKS=FOLDER without the network: docs/conf.py says how), and
 #                 VERSIONS=https://host/versions.json a switch between versions
 #   make lint     ruff, mypy and pyrefly alone
 #   make clean    remove environments and caches

@@ -1,10 +1,18 @@
 """Build the site: ``make docs`` writes it to ``build/docs``.
 
 The source folder is the repository, so every link between its pages works on the site and in a code browser.
-Cross-links to Python, numpy and PyTorch need their indexes from the network: ``make docs LINKS=1``.
+Links to Python, numpy and PyTorch need the indexes of these sites. ``make docs LINKS=1`` reads them from the
+network, and ``make docs LINKS=folder`` from the files ``python.inv``, ``numpy.inv`` and ``torch.inv``.
 """
 
 import os
+import re
+import sys
+import tempfile
+import urllib.request
+from pathlib import Path
+
+from sphinx.application import Sphinx
 
 import seqkit
 
@@ -26,7 +34,7 @@ exclude_patterns = ["docs/_*"]
 
 # ---------------------------------------------------------------- pages
 
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist"]
 myst_heading_anchors = 4
 nb_execution_mode = "off"  # tests/test_examples.py runs the notebooks and compares their outputs
 suppress_warnings = ["myst.header"]  # a page may begin with a figure
@@ -37,15 +45,51 @@ default_role = "py:obj"
 autodoc_typehints = "none"  # the docstrings state types in words
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
+autodoc_mock_imports = ["torch"]  # seqkit.torch is shown without PyTorch
 add_module_names = False
 
-if os.environ.get("LINKS"):
+# ---------------------------------------------------------------- links to other sites
+
+SITES = {
+    "python": "https://docs.python.org/3",
+    "numpy": "https://numpy.org/doc/stable",
+    "torch": "https://docs.pytorch.org/docs/stable",
+}
+TYPES = [  # linked in tables of parameters
+    *("bool", "callable", "dict", "float", "int", "list", "object", "range", "str", "tuple", "numpy.ndarray"),
+    *("FileNotFoundError", "IndexError", "KeyError", "OSError", "RuntimeError", "TypeError", "ValueError"),
+    *("seqkit.DataLoader", "seqkit.streams.StreamLoader", "seqkit.View"),
+]
+
+
+def index_of(name: str, links: str) -> Path | None:
+    """Return a file with the names that a site explains, or say why its links are left out."""
+    path, address = Path(links) / f"{name}.inv", f"{SITES[name]}/objects.inv"
+    try:
+        if links == "1":
+            path = Path(tempfile.mkdtemp()) / path.name
+            with urllib.request.urlopen(address, timeout=10) as answer:
+                path.write_bytes(answer.read())
+        return path.resolve(strict=True)
+    except OSError as error:
+        print(
+            f"conf.py: the pages have no links to {name}. {address if links == '1' else path}: {error}",
+            file=sys.stderr,
+        )
+        return None
+
+
+if links := os.environ.get("LINKS"):
     extensions.append("sphinx.ext.intersphinx")
-    intersphinx_mapping = {
-        "python": ("https://docs.python.org/3", None),
-        "numpy": ("https://numpy.org/doc/stable", None),
-        "torch": ("https://docs.pytorch.org/docs/stable", None),
-    }
+    indexes = {name: index_of(name, links) for name in SITES}
+    intersphinx_mapping = {name: (SITES[name], str(path)) for name, path in indexes.items() if path}
+    if len(intersphinx_mapping) == len(SITES):
+        numpydoc_xref_param_type = True
+        numpydoc_xref_ignore = "all"
+        numpydoc_xref_aliases = {name.split(".")[-1]: f":obj:`~{name}`" for name in TYPES}
+        numpydoc_xref_aliases["callable"] = ":obj:`callable <callable>`"
+        nitpicky = True  # a name with a dot has a target; a name without one is a parameter
+        nitpick_ignore_regex = [("py:obj", r"[^.]*|(datasets|cloudpickle|WorkerInfo)\..*")]
 
 # ---------------------------------------------------------------- versions
 
@@ -68,7 +112,7 @@ html_theme_options: dict[str, object] = {
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
-    "pygments_light_style": "friendly",
+    "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "github-dark",
 }
 if switcher:
@@ -77,3 +121,20 @@ if switcher:
     html_theme_options["check_switcher"] = False  # the first release adds the file after its build
     html_theme_options["show_version_warning_banner"] = True
 html_sidebars = {"docs/index": [], "docs/tutorial": [], "docs/comparison": []}
+
+
+def show_dark_twin(app: Sphinx, page: str, source: list[str]) -> None:
+    """Let a dark page show ``x-dark.png`` in place of ``x.png``, where there is such a file."""
+
+    def twins(found: re.Match[str]) -> str:
+        text, path = found.groups()
+        dark = f"{path}-dark.png"
+        if not (Path(app.srcdir) / page).parent.joinpath(dark).exists():
+            return found[0]
+        return f"![{text}]({path}.png){{.only-light}} ![{text}]({dark}){{.only-dark}}"
+
+    source[0] = re.sub(r"!\[([^]]*)\]\((\S+)\.png\)", twins, source[0])
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("source-read", show_dark_twin)

@@ -1,9 +1,9 @@
 """Follow a moving square through animated images, decoded frame by frame.
 
-Every animation is a stream of frames. Four are read at a time, one in each row of a batch. A tracker keeps,
-for each lane, the frame before, and compares: what changed is the square. It forgets the frame where an
-animation begins. The animations are made here, with Pillow, and read with imageio. The tracks are the same
-for any number of workers. Needs the ``examples`` extra and no network connection.
+Every animation is a stream of frames. Four are read at a time, one in each row of a batch. A tracker keeps
+the last frame of each lane. The pixels that changed since then are the square. It forgets the frame where
+an animation begins. The animations are made here, with Pillow, and read with imageio. The tracks are the
+same for any number of workers. Needs the ``examples`` extra and no network connection.
 """
 
 import tempfile
@@ -46,7 +46,7 @@ class Tracker:
         self.before = np.zeros((ROWS, SIZE, SIZE), np.int16)
 
     def step(self, batch):
-        """Return the corner of what is new in each row."""
+        """Return the corner of the new pixels in each row."""
         self.before[batch.lane[batch.is_first]] = 0
         now = batch.data.astype(np.int16)
         moved = np.abs(now - self.before[batch.lane]).max(axis=(1, 2)) > 128

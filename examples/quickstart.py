@@ -124,7 +124,7 @@ def resume(samples, size):
 
 
 def survive(paths):
-    """Read pictures of which one is missing."""
+    """Read pictures, one of them missing."""
     images = sk.smap(decode, [*paths[:3], "missing.png", *paths[3:6]])
     arrived, error = 0, None
     with sk.prefetch(images, WORKERS, "process") as ahead:

@@ -25,6 +25,7 @@ from .core.chaining import attach_lazily as _attach_lazily
 from .core.display import as_html as _as_html
 from .core.errors import EvaluationError, ItemTimeout, WorkerDied, errstate, seterr
 from .core.lazy_imports import lazy_names as _lazy_names
+from .core.lazy_imports import public_names as _public_names
 from .core.source import view
 from .core.view import View
 from .core.worker import WorkerInfo, empty, get_worker_info
@@ -98,6 +99,24 @@ if _typing.TYPE_CHECKING:
     from .sources import per_process, read
 
 __version__ = "0.1.0"
+
+# Names that other libraries have for functions.
+_ELSEWHERE = {
+    "cache": "add_cache",
+    "chain": "concatenate",
+    "concat": "concatenate",
+    "Dataset": "view",
+    "KFold": "random_split",
+    "map": "smap",
+    "range": "arange",
+    "read_csv": "read",
+    "read_parquet": "read",
+    "Stream": "streams.Stream",
+    "StreamLoader": "streams.StreamLoader",
+    "Subset": "gather",
+    "train_test_split": "random_split",
+    "zip": "collate",
+}
 
 # `filter` is left out, because it would shadow the builtin. Samplers and collate functions are left out,
 # because `seqkit.samplers` and `seqkit.collation` are their places. All can be imported from here, too.
@@ -189,7 +208,11 @@ if not _typing.TYPE_CHECKING:  # with a `__getattr__`, type checkers accept any 
     # The import above bound the package to this name. The function replaces it when it is first used, and is
     # never overwritten, because a package is bound only when it is first imported.
     del prefetch
-    __getattr__, __dir__ = _lazy_names(__name__, _LAZY, ("observe", "sources", "testing", "torch"))
+    _ROOMS = ("observe", "sources", "testing", "torch")
+    __getattr__ = _lazy_names(__name__, _LAZY, _ROOMS, _ELSEWHERE)[0]
+    __dir__ = _public_names(
+        __name__, (*_LAZY, *_ROOMS, "__version__", "collation", "filter", "samplers", "streams")
+    )
 
 _function: _typing.Callable[..., _typing.Any]
 for _function in (

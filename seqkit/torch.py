@@ -29,6 +29,7 @@ except ImportError as error:  # pragma: no cover
 
 from .collation.base import Place
 from .collation.leaves import as_arrays, check_ints, is_array_like, is_masked, stack_arrays
+from .core.lazy_imports import public_names
 from .core.randomness import as_seed
 from .core.view import View
 from .core.worker import empty, is_placing
@@ -43,8 +44,7 @@ from .streams.padding import like
 __all__ = ["DataLoader", "StreamBatch", "StreamLoader", "default_collate", "default_convert"]
 
 
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = public_names(__name__)
 
 
 def default_collate(batch: Any) -> Any:
@@ -282,8 +282,9 @@ class DataLoader(_loader.DataLoader[Batch]):
             return
         number = as_seed(torch.default_generator, "DataLoader: seed")
         seed, epoch = self.seed, self.epoch
-        is_counted = self._latest is not None and epoch == self._latest.epoch + 1  # nobody has set the epoch
-        may_repeat = is_counted and self._sampler is None and not self._followers.listeners
+        epochs = self._epochs
+        is_counted = epochs.latest is not None and epoch == epochs.latest.epoch + 1  # nobody has set it
+        may_repeat = is_counted and epochs.sampler is None and not epochs.listeners
         if number in self._drawn and may_repeat:
             seed, epoch = self._drawn[number]
         elif not self._drawn or self._seeded_by != torch.initial_seed():
@@ -292,7 +293,7 @@ class DataLoader(_loader.DataLoader[Batch]):
         self._seeded_by = torch.initial_seed()
         self._set_seed(seed)
         if epoch != self.epoch:
-            self._move_to(epoch)
+            self._epochs.move_to(epoch)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)

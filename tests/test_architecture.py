@@ -11,7 +11,8 @@ import subprocess
 import sys
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ import pytest
 
 import seqkit as sk
 from seqkit import collation, samplers
-from seqkit.testing.subject import close, nodes
+from seqkit.core.view import walk
+from seqkit.testing.subject import close
 
 from .registry import CASES
 
@@ -43,7 +45,7 @@ ROOMS: dict[str, set[str]] = {
     "stores": {"core", "views", "prefetch", "sources"},
     "observe": {"core", "views", "prefetch"},
     "samplers": {"core", "views", "stores"},
-    "streams": {"core", "views", "prefetch", "sources"},
+    "streams": {"core", "views", "prefetch", "collation"},
     "loader": {"core", "views", "prefetch", "samplers", "collation", "streams"},
     "torch": {"core", "views", "prefetch", "collation", "streams", "loader"},
     "testing": {"core", "views"},
@@ -117,10 +119,15 @@ def room(module: str) -> str:
     return module.split(".")[0]
 
 
-def imports(module: str, *, nested: bool = True) -> Iterator[tuple[str, str]]:
-    """Yield (module, name) for what a module imports; from seqkit, module names without ``seqkit.``"""
+@cache
+def imports(module: str, *, nested: bool = True) -> list[tuple[str, str]]:
+    """Return (module, name) for what a module imports; from seqkit, module names without ``seqkit.``"""
     tree = ast.parse(MODULES[module].read_text())
-    for node in ast.walk(tree) if nested else tree.body:
+    return [*_imports(module, ast.walk(tree) if nested else tree.body)]
+
+
+def _imports(module: str, parts: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
+    for node in parts:
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -308,6 +315,24 @@ def test_names_are_imported_lazily_from_where_type_checkers_find_them(package: s
         loaded.no_such_name
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["collation", "loader", "observe", "prefetch", "samplers", "sources", "streams", "testing", "torch"],
+)
+def test_dir_of_a_room_shows_its_public_names_only(name: str) -> None:
+    pytest.importorskip("torch" if name == "torch" else "seqkit")
+    package = importlib.import_module(f"seqkit.{name}")
+    assert dir(package) == sorted(package.__all__)
+
+
+def test_dir_of_the_package_shows_no_internals() -> None:
+    shown = {*dir(sk)}
+    assert {*sk.__all__, "Stack", "RandomSampler", "filter", "streams", "__version__"} <= shown
+    assert shown.isdisjoint({"core", "views", "lazy_names", "attach", "transforms"})
+    assert [name for name in shown if name.startswith("_")] == ["__version__"]
+    assert all(hasattr(sk, name) for name in shown - {"torch"})
+
+
 def test_every_public_name_can_be_the_first_one_imported() -> None:
     # Also where the package of the same name was imported before.
     for code in ("sk.prefetch", "sk.view([]).prefetch", "importlib.import_module('seqkit.prefetch.node')"):
@@ -443,7 +468,7 @@ def test_every_class_of_view_occurs_in_the_registry() -> None:
     seen: set[type] = set()
     for case in CASES:
         view = case.build(case.items(list(range(max(case.sizes)))))
-        seen.update(type(node) for node in nodes(view))
+        seen.update(type(node) for node in walk(view))
         close(view)
     assert set(view_classes()) <= seen
 

@@ -176,12 +176,34 @@ def test_both_names_of_a_parameter_are_refused() -> None:
         (lambda: sk.view([1]).batch(batch_size=2), "batch: there is no parameter batch_size. Use k."),
         (
             lambda: sk.shuffle([1], buffer_size=9),
-            "parameter buffer_size. Use no buffer:",
+            "parameter buffer_size. Use it without:",
         ),
         (
             lambda: sk.smap([1], str),
             "got [1]. The function comes first: smap(f, sequence)",
         ),
+        (lambda: sk.random_split([1], [1], random_state=3), "there is no parameter random_state. Use seed."),
+        (lambda: sk.mix([[1]], probabilities=[1]), "mix: there is no parameter probabilities. Use weights."),
+        (lambda: sk.view([1]).window(1, step=1), "window: there is no parameter step. Use stride."),
+        (lambda: sk.add_cache([1], cache_dir="x"), "add_cache: there is no parameter cache_dir. Use store."),
+        (lambda: sk.shard([1], num_shards=2, index=0), "there is no parameter num_shards. Use world_size."),
+        (lambda: sk.smap(len, ["a"], num_proc=2), "num_proc. Use prefetch(smap(f, sequence), nworkers)."),
+        (lambda: sk.batch([1], 2, colate_fn=list), "batch: there is no parameter colate_fn. Use collate_fn."),
+        (lambda: sk.repeat(0, often=2), "there is no parameter often. Its parameters are value, times."),
+        (
+            lambda: sk.collate([1], [2]),
+            "collate: the sequences are one argument. Pass a list of them: collate(",
+        ),
+        (lambda: sk.concatenate([1], [2]), "Pass a list of them: concatenate([a, b])."),
+        (lambda: sk.mix([1], [2], weights=[1, 1]), "Pass a list of them: mix([a, b])."),
+        (lambda: sk.view([1]).take(1), "must be a sequence of ints, got 1. For the first items use head(n)."),
+        (lambda: sk.split([1, 2], [0.5]), "For fractions use random_split, or split("),
+        (lambda: sk.view({"x": [1]}), "For a dict of columns use collate(d)"),
+        (lambda: sk.view([{"x": 1}])["x"], "For a column use view.smap(lambda item: item['x'])."),
+        (lambda: sk.collate(x=[1])["x"], "For a column use view.select('x')."),
+        (lambda: sk.view([[1]])[0, 0], "A view has one axis. Index its items: view[i][j]."),
+        (lambda: sk.smap(str, sk.DataLoader([1])), "Use its batches as a view: loader.view."),
+        (lambda: sk.view(lambda: iter([1])), "Call it, or pass a generator function to uniter."),
     ],
 )
 def test_words_of_other_libraries_are_refused_with_those_of_seqkit(call: Any, told: str) -> None:
@@ -189,7 +211,48 @@ def test_words_of_other_libraries_are_refused_with_those_of_seqkit(call: Any, to
         call()
 
 
+class Resize:
+    def __call__(self, image: Any) -> Any:
+        return image
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: sk.smap(lambda: 0, [1]), "smap: f is called with (item), got <lambda>()"),
+        (lambda: sk.smap(lambda a, b: a, [1]), "got <lambda>(a, b). To unpack items use starmap."),
+        (lambda: sk.smap(lambda a: a, [1], [2]), "smap: f is called with (item, item), got <lambda>(a)"),
+        (
+            lambda: sk.random_map(lambda x: x, [1]),
+            "random_map: f is called with (item, rng), got <lambda>(x)",
+        ),
+        (
+            lambda: sk.filter(lambda a, b: a, [1]),
+            "filter: predicate is called with (item), got <lambda>(a, b)",
+        ),
+        (lambda: sk.batch([1], 2, collate_fn=lambda: 0), "batch: collate_fn is called with (items), got"),
+        (lambda: sk.fallback(lambda: 0, [1]), "fallback: f is called with (error), got <lambda>()"),
+        (lambda: sk.debug([1], lambda x: x), "debug: func is called with (index, item), got <lambda>(x)"),
+        (lambda: sk.smap(Resize, [1]), "smap: f is the class Resize. Pass an object of it: Resize(...)"),
+        (
+            lambda: sk.batch([1], 2, collate_fn=collation.Pad),
+            "collate_fn is the class Pad. Pass an object of",
+        ),
+    ],
+)
+def test_functions_that_cannot_be_called_are_refused_when_a_view_is_built(call: Any, told: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(told)):
+        call()
+
+
+def test_functions_with_defaults_and_any_number_of_arguments_can_be_called() -> None:
+    assert list(sk.smap(lambda x, size=2: x * size, [1])) == [2]
+    assert list(sk.smap(lambda *parts: parts, [1])) == [(1,)]
+    assert list(sk.random_map(lambda *parts: len(parts), [1], seed=0)) == [2]
+    assert list(sk.smap(Resize(), [1])) == list(sk.smap(int, "1")) == [1]
+
+
 def test_words_of_other_libraries_are_no_words_of_seqkit() -> None:
-    for function in (sk.batch, sk.prefetch, sk.shuffle):
+    for function in (sk.batch, sk.prefetch, sk.shuffle, sk.window, sk.mix, sk.random_split, sk.add_cache):
         (elsewhere,) = inspect.getclosurevars(function).nonlocals["read"].args
         assert elsewhere.keys().isdisjoint(inspect.signature(function).parameters)

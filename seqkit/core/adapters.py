@@ -53,6 +53,8 @@ REMEDIES = {
     ("zipfile", "ZipFile"): "Use sources.zip_members(path)",
     ("tarfile", "TarFile"): "Use sources.tar_members(path)",
     ("sqlite3", "Connection"): "Use sources.sqlite(path, query)",
+    ("seqkit", "DataLoader"): "Use its batches as a view: loader.view",
+    ("seqkit", "Stream"): "Use uniter(stream), or iterate it",
 }
 PLAIN = {list, tuple, range, str, bytes, np.ndarray}
 
@@ -98,8 +100,9 @@ def _refuse_builtins(source: Any, who: str) -> None:
     if source and 0 not in source:
         first = next(iter(source))
         raise TypeError(
-            f"{who}: items are read at 0, 1, 2, …, and this {kind} has other keys, such as {first!r}. Use"
-            " list(d.values()), or pass the dict to DataLoader with a sampler of its keys."
+            f"{who}: items are read at 0, 1, 2, …, and this {kind} has other keys, such as {first!r}. For"
+            " a dict of columns use collate(d), for a dict of items list(d.values()), or a DataLoader with a"
+            " sampler of its keys."
         )
 
 

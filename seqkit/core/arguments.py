@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, signature
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_VARARGS, signature
 from numbers import Real
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Literal
@@ -36,6 +36,7 @@ __all__ = [
     "optional_number",
     "positive_int",
     "refuse_async",
+    "refuse_class",
     "refuse_set",
 ]
 
@@ -63,9 +64,9 @@ def int_at_least(value: Any, who: str, least: int, other: str = "") -> int:
     try:
         number = as_index(value)
     except TypeError:
-        raise TypeError(f"{who} must be {kind}, got {value!r}") from None
+        raise TypeError(f"{who} must be {kind}, got {as_given(value)}") from None
     if number < least:
-        raise ValueError(f"{who} must be {kind}, got {value!r}")
+        raise ValueError(f"{who} must be {kind}, got {as_given(value)}")
     return number
 
 
@@ -91,7 +92,7 @@ def optional_number(value: Any, who: str, unit: str) -> float | None:
     """
     if value is None:
         return None
-    message = f"{who} must be a number of {unit} above 0 or None, got {value!r}"
+    message = f"{who} must be a number of {unit} above 0 or None, got {as_given(value)}"
     given = plain(value)
     if isinstance(given, bool) or not isinstance(given, Real):
         raise TypeError(message)
@@ -109,10 +110,10 @@ def number_at_least(value: Any, who: str, least: float) -> float:
     """
     given = plain(value)
     if isinstance(given, bool) or not isinstance(given, Real):
-        raise TypeError(f"{who} must be a number of at least {least}, got {value!r}")
+        raise TypeError(f"{who} must be a number of at least {least}, got {as_given(value)}")
     number = float(given)
     if not least <= number < math.inf:
-        raise ValueError(f"{who} must be a number of at least {least}, got {value!r}")
+        raise ValueError(f"{who} must be a number of at least {least}, got {as_given(value)}")
     return number
 
 
@@ -124,7 +125,7 @@ def as_bool(value: Any, who: str) -> bool:
     TypeError: shard: contiguous must be a bool, got 'no'
     """
     if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{who} must be a bool, got {value!r}")
+        raise TypeError(f"{who} must be a bool, got {as_given(value)}")
     return bool(value)
 
 
@@ -143,18 +144,59 @@ def accepts(function: Callable[..., Any], *arguments: Any) -> bool:
     return True
 
 
-def check_callable(value: Any, who: str, *, optional: bool = False, hint: str = "") -> None:
-    """Raise TypeError unless a value is callable, or None if that is allowed. `hint` ends the message.
+def check_callable(
+    value: Any,
+    who: str,
+    takes: tuple[str, ...] | None = None,
+    *,
+    optional: bool = False,
+    hint: str = "",
+    unfit: str = "",
+) -> None:
+    """Raise TypeError unless a value is callable, or None if that is allowed.
+
+    `takes` names the arguments of each call. A plain function that needs other arguments is refused. `hint`
+    ends the message for a value that is not callable, and `unfit` that for a function of other arguments.
 
     >>> check_callable("abs", "smap: f")
     Traceback (most recent call last):
     TypeError: smap: f must be callable, got 'abs'
+    >>> check_callable(lambda image: image, "random_map: f", ("item", "rng"))
+    Traceback (most recent call last):
+    TypeError: random_map: f is called with (item, rng), got <lambda>(image)
     """
     if type(value) is FunctionType and not value.__code__.co_flags & _ASYNC:
+        if takes is not None and not _fits(value, len(takes)):
+            names = value.__code__.co_varnames[: value.__code__.co_argcount]
+            raise TypeError(
+                f"{who} is called with ({', '.join(takes)}), got {value.__name__}({', '.join(names)})"
+                f"{unfit * (len(names) > len(takes))}"
+            )
         return  # the most common case, fast
     if not callable(value) and not (optional and value is None):
         raise TypeError(f"{who} must be callable{' or None' * optional}, got {as_given(value)}{hint}")
+    refuse_class(value, who)
     refuse_async(value, who)
+
+
+def _fits(function: FunctionType, count: int) -> bool:
+    """Can a function be called with this many arguments by position?"""
+    code, defaults = function.__code__, function.__defaults__ or ()
+    most = math.inf if code.co_flags & CO_VARARGS else code.co_argcount
+    return code.co_argcount - len(defaults) <= count <= most
+
+
+def refuse_class(value: Any, who: str) -> None:
+    """Raise TypeError for a class whose objects are called: an object of it is missing.
+
+    >>> class Resize:
+    ...     def __call__(self, image): ...
+    >>> refuse_class(Resize, "smap: f")
+    Traceback (most recent call last):
+    TypeError: smap: f is the class Resize. Pass an object of it: Resize(...)
+    """
+    if isinstance(value, type) and any("__call__" in vars(base) for base in value.__mro__):
+        raise TypeError(f"{who} is the class {value.__name__}. Pass an object of it: {value.__name__}(...)")
 
 
 def refuse_async(value: Any, who: str) -> None:
@@ -180,17 +222,6 @@ def refuse_async(value: Any, who: str) -> None:
         )
 
 
-def check_sequences(value: Any, who: str) -> None:
-    """Raise TypeError unless a value is an iterable of sequences. A mapping or a table is not one.
-
-    >>> check_sequences({"x": [1, 2]}, "mix: sequences")
-    Traceback (most recent call last):
-    TypeError: mix: sequences must be an iterable of sequences, got {'x': [1, 2]}
-    """
-    if not isinstance(value, Iterable) or isinstance(value, Mapping) or is_table(value):
-        raise TypeError(f"{who} must be an iterable of sequences, got {value!r}")
-
-
 def is_table(value: Any) -> bool:
     """Return whether a value is a table of pandas, polars or Arrow. Iterating it gives columns, not rows.
 
@@ -199,6 +230,17 @@ def is_table(value: Any) -> bool:
     """
     # Not `value.columns`, which may be a cell of a row of pandas, and which polars computes for a LazyFrame.
     return hasattr(type(value), "columns") and hasattr(type(value), "shape")
+
+
+def check_sequences(value: Any, who: str) -> None:
+    """Raise TypeError unless a value is an iterable of sequences. A mapping or a table is not one.
+
+    >>> check_sequences({"x": [1, 2]}, "mix: sequences")
+    Traceback (most recent call last):
+    TypeError: mix: sequences must be an iterable of sequences, got {'x': [1, 2]}
+    """
+    if not isinstance(value, Iterable) or isinstance(value, Mapping) or is_table(value):
+        raise TypeError(f"{who} must be an iterable of sequences, got {as_given(value)}")
 
 
 def as_sequences(given: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -243,7 +285,7 @@ def as_batch_size(value: Any, who: str) -> int:
         return positive_int(value, "batch_size")
     except (TypeError, ValueError):
         raise ValueError(
-            f"{who}: batch_size should be a positive integer value, but got batch_size={value!r}"
+            f"{who}: batch_size should be a positive integer value, but got batch_size={as_given(value)}"
         ) from None
 
 
@@ -264,7 +306,7 @@ def check_iterable(value: Any, who: str, what: str = "indices") -> None:
     if isinstance(value, type):
         raise TypeError(f"{who} should be an iterable of {what}, but got the class {value.__name__}")
     if not hasattr(value, "__iter__") and not hasattr(value, "__getitem__"):
-        raise TypeError(f"{who} should be an iterable of {what}, but got {value!r}")
+        raise TypeError(f"{who} should be an iterable of {what}, but got {as_given(value)}")
 
 
 # What to do with a last group of fewer items, and what samplers and loaders may also do.
@@ -293,12 +335,12 @@ def as_last(
     """
     function, name = who.split(": ")
     if drop_last and value not in (None, "discard"):
-        raise ValueError(f"{function}: drop_last=True means {name}='discard', got {name}={value!r}")
+        raise ValueError(f"{function}: drop_last=True means {name}='discard', got {name}={as_given(value)}")
     if value is None:
         return "discard" if drop_last else default if pad is None else "pad"
     if value not in allowed:
         choices = ", ".join(map(repr, allowed[:-1])) + f" or {allowed[-1]!r}"
-        raise ValueError(f"{who} must be {choices}, got {value!r}")
+        raise ValueError(f"{who} must be {choices}, got {as_given(value)}")
     if pad is not None and value != "pad":
-        raise ValueError(f"{function}: pad needs {name}='pad', got {name}={value!r}")
+        raise ValueError(f"{function}: pad needs {name}='pad', got {name}={as_given(value)}")
     return value

@@ -22,19 +22,29 @@ __all__ = ["Chainable", "attach", "attach_joining", "attach_lazily"]
 T_co = TypeVar("T_co", covariant=True)
 
 
-# Names that other libraries have for methods of views.
+# What to use for the names that other libraries have for methods of views.
 _OTHER_NAMES = {
     "apply": "smap",
+    "cache": "add_cache",
     "chain": "concatenate",
     "chunk": "batch",
     "concat": "concatenate",
     "extend": "concatenate",
+    "flat_map": "smap and then flatten",
+    "iloc": "view[i]",
     "limit": "head",
+    "loc": "view[i]",
     "map": "smap",
     "permute": "shuffle",
+    "persist": "add_cache",
     "repeat": "cycle",
-    "select": "gather",
+    "save": "materialize(path)",
+    "select": "gather for items by index, smap for a column. Views of collate(name=…) have columns",
+    "set_epoch": "at_epoch",
+    "shape": "len(view), and .shape of an item",
     "to_list": "materialize",
+    "to_numpy": "numpy.asarray(view)",
+    "tolist": "list(view)",
     "where": "filter",
     "zip": "collate",
 }
@@ -73,7 +83,7 @@ class _OtherName:
 
 
 for _name, _ours in _OTHER_NAMES.items():
-    setattr(Chainable, _name, _OtherName(_name, f"Use {_ours!r}."))
+    setattr(Chainable, _name, _OtherName(_name, f"Use {repr(_ours) if _ours.isidentifier() else _ours}."))
 for _name in _OF_DATA_SETS:
     setattr(Chainable, _name, _OtherName(_name, f"The data set is view.source. Use view.source.{_name}."))
 

@@ -285,7 +285,15 @@ def seterr(evaluation: Policy | None = None) -> Policy:
 
     Examples
     --------
-    >>> seterr()
+    >>> import seqkit as sk
+    >>> seterr("passthrough")
+    'passthrough'
+    >>> try:
+    ...     sk.smap(lambda x: 1 / x, [0])[0]
+    ... except ZeroDivisionError:
+    ...     print("caught as it was raised")
+    caught as it was raised
+    >>> seterr("wrap")
     'wrap'
     """
     if evaluation is not None:
@@ -366,6 +374,8 @@ def as_given(value: Any) -> str:
     """
     if isinstance(value, list | tuple | dict | set) and len(value) > _MOST_SHOWN:
         return brief(value)
+    if hasattr(type(value), "iloc"):  # of pandas, which draws tables
+        return f"<{type(value).__name__} of {len(value)}>"
     text = " ".join(repr(value).split())
     if text.startswith("<") and " at 0x" in text:
         return f"<{getattr(value, '__name__', type(value).__name__)}>"

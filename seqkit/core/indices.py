@@ -55,18 +55,21 @@ class Unsized(float):
     """The length of a sequence that has none. It is greater than every index, and says why `len` fails."""
 
     reason: str
+    remedy: str
 
-    def __new__(cls, reason: str) -> Unsized:
+    def __new__(cls, reason: str, remedy: str) -> Unsized:
         self = super().__new__(cls, "inf")
-        self.reason = reason
+        self.reason, self.remedy = reason, remedy
         return self
 
     def __reduce__(self) -> str:
         return "UNBOUNDED" if self is UNBOUNDED else "UNKNOWN"
 
 
-UNBOUNDED = Unsized("it never ends")
-UNKNOWN = Unsized("its end is only known once it is reached")
+UNBOUNDED = Unsized("it never ends", "Take a part of it with head(n)")
+UNKNOWN = Unsized(
+    "its end is only known once it is reached", "Read it with materialize, or give uniter a size"
+)
 
 Length = int | Unsized
 
@@ -165,7 +168,8 @@ def _listed(indices: Any, who: str) -> list[Any] | npt.NDArray[Any]:
     if isinstance(indices, str | bytes):
         raise TypeError(f"{who} must be ints, got {indices!r}")
     if isinstance(indices, Set | Mapping) or not isinstance(indices, Iterable):
-        raise TypeError(f"{who} must be a sequence of ints, got {_preview(indices)}")
+        hint = ". For the first items use head(n)." if hasattr(indices, "__index__") else ""
+        raise TypeError(f"{who} must be a sequence of ints, got {_preview(indices)}{hint}")
     if not hasattr(indices, "__array__"):
         return list(indices)
     try:

@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first used (PEP 562)."""
+"""The names of a package: imported when they are first used, and shown by `dir` (PEP 562)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
-__all__ = ["lazy_names"]
+__all__ = ["lazy_names", "public_names"]
 
 
 def lazy_names(
-    package: str, modules: Mapping[str, str], packages: Iterable[str] = ()
+    package: str,
+    modules: Mapping[str, str],
+    packages: Iterable[str] = (),
+    elsewhere: Mapping[str, str] | None = None,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the `__getattr__` and `__dir__` of a package that imports names when they are first used.
 
@@ -23,12 +26,18 @@ def lazy_names(
         The module that defines each name, relative to the package.
     packages : iterable of str
         Modules of the package that are names themselves.
+    elsewhere : mapping of str to str, optional
+        What to use instead of a name that other libraries have. Names that are nearly those of the package
+        need no entry.
 
     Examples
     --------
     >>> import seqkit as sk
     >>> "DataLoader" in dir(sk), sk.DataLoader.__module__
     (True, 'seqkit.loader.loader')
+    >>> sk.Dataloader
+    Traceback (most recent call last):
+    AttributeError: module 'seqkit' has no attribute 'Dataloader'. Use 'DataLoader'.
     """
     namespace = vars(sys.modules[package])
 
@@ -41,11 +50,30 @@ def lazy_names(
             ) as error:  # a library is not installed. `hasattr` and `dir` expect AttributeError
                 raise AttributeError(f"module {package!r} has no attribute {name!r}: {error}") from error
         if name not in modules:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{instead(name)}")
         found = namespace[name] = getattr(import_module(f"{package}.{modules[name]}"), name)
         return found
 
-    def __dir__() -> list[str]:  # noqa: N807
-        return sorted({*namespace, *modules, *packages})
+    def instead(name: str) -> str:
+        from difflib import get_close_matches  # only for an error
 
-    return __getattr__, __dir__
+        names = () if name.startswith("_") else dir(sys.modules[package])
+        close = (elsewhere or {}).get(name) or next(iter(get_close_matches(name, names, 1, 0.75)), "")
+        return f". Use {close!r}." if close else ""
+
+    return __getattr__, public_names(package)
+
+
+def public_names(package: str, others: Iterable[str] = ()) -> Callable[[], list[str]]:
+    """Return the `__dir__` of a package. It shows the names of `__all__` and `others`, and no internals.
+
+    >>> import seqkit as sk
+    >>> dir(sk.streams) == sorted(sk.streams.__all__), "os" in dir(sk)
+    (True, False)
+    """
+    namespace = vars(sys.modules[package])
+
+    def __dir__() -> list[str]:  # noqa: N807
+        return sorted({*namespace["__all__"], *others})
+
+    return __dir__

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, wraps
+from inspect import signature
 from typing import Any, TypeVar, cast
 
-from .tracebacks import hiding_frames, warn
+from .tracebacks import hide_frames, warn
 
 __all__ = ["named_elsewhere", "renamed"]
 
@@ -57,8 +58,7 @@ def _translated(old: dict[str, str], given: dict[str, Any], who: str) -> dict[st
                 FutureWarning,
             )
         if now in found or (now is not name and now in given):
-            with hiding_frames():
-                raise TypeError(f"{who}: got {name} and {now}, the same parameter twice. Pass only {now}.")
+            raise TypeError(f"{who}: got {name} and {now}, the same parameter twice. Pass only {now}.")
         found[now] = value
     return found
 
@@ -74,7 +74,7 @@ def named_elsewhere(**words: str) -> Callable[[F], F]:
     Raises
     ------
     TypeError
-        By the function, if it is called with one of these names.
+        By the function, if it is called with one of these names, or with another one that it does not have.
 
     Notes
     -----
@@ -87,6 +87,12 @@ def named_elsewhere(**words: str) -> Callable[[F], F]:
     >>> paint(colour="red")
     Traceback (most recent call last):
     TypeError: paint: there is no parameter colour. Use color.
+    >>> paint(colr="red")
+    Traceback (most recent call last):
+    TypeError: paint: there is no parameter colr. Use color.
+    >>> paint(size=3)
+    Traceback (most recent call last):
+    TypeError: paint: there is no parameter size. Its parameters are color.
     """
 
     return _reading(partial(_refused, words))
@@ -96,9 +102,26 @@ def _refused(words: dict[str, str], given: dict[str, Any], who: str) -> dict[str
     """Return arguments, none of which has a name of another library."""
     for name in given:
         if name in words:
-            with hiding_frames():
-                raise TypeError(f"{who}: there is no parameter {name}. Use {words[name]}.")
+            raise TypeError(f"{who}: there is no parameter {name}. Use {words[name]}.")
     return given
+
+
+def _say_parameters(
+    error: TypeError, who: str, args: tuple[Any, ...], given: dict[str, Any], function: Callable[..., Any]
+) -> None:
+    """Let the error of a call that does not fit a function say which parameter it has instead."""
+    from difflib import get_close_matches  # only for an error
+
+    names = [name for name in signature(function).parameters if name != "self"]
+    if names[0] == "sequences" and len(args) > 1:
+        error.args = (f"{who}: the sequences are one argument. Pass a list of them: {who}([a, b]).",)
+        return
+    for name in given:
+        if name not in names:
+            close = get_close_matches(name, names, 1)
+            advice = f"Use {close[0]}" if close else f"Its parameters are {', '.join(names)}"
+            error.args = (f"{who}: there is no parameter {name}. {advice}.",)
+            return
 
 
 def _reading(read: Callable[..., dict[str, Any]]) -> Callable[[F], F]:
@@ -109,7 +132,13 @@ def _reading(read: Callable[..., dict[str, Any]]) -> Callable[[F], F]:
 
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            return function(*args, **(read(kwargs, who) if kwargs else kwargs))
+            try:  # cheaper than a block of `hiding_frames`
+                return function(*args, **(read(kwargs, who) if kwargs else kwargs))
+            except Exception as error:
+                if type(error) is TypeError and error.__traceback__ and error.__traceback__.tb_next is None:
+                    _say_parameters(error, who, args, kwargs, function)  # the call itself failed
+                hide_frames(error)
+                raise
 
         return cast(F, call)
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
+from types import FunctionType, MethodType
 from typing import Any, NoReturn, Self, cast, overload
 
 import numpy as np
@@ -58,6 +59,8 @@ def view(source: Any) -> View[Any]:
     >>> letters = view("seqkit")
     >>> letters[-1], list(letters[::2]), list(letters[[0, 0, 5]])
     ('t', ['s', 'q', 'i'], ['s', 's', 't'])
+    >>> letters.smap(str.upper).batch(4)  # every function of a sequence is a method
+    batch(smap(upper, <str of 6>), 4)
     """
     return as_view(source, "view")
 
@@ -75,13 +78,15 @@ def as_view(source: Indexable[T], who: str) -> View[T]:
         return Source(source)
     if isinstance(source, type):
         raise TypeError(f"{who}: a sequence is needed, got the class {source.__name__}. Pass an instance.")
-    source = recognise(source, who)
-    if _is_a_number(source):
-        raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {source!r}")
-    if not hasattr(source, "__getitem__"):
-        hint = ". Make a list of it, or see uniter." if hasattr(source, "__iter__") else ""
-        raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {type(source).__name__}{hint}")
-    return Source(source)
+    found: Any = recognise(source, who)
+    if _is_a_number(found):
+        raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {found!r}")
+    if not hasattr(found, "__getitem__"):
+        hint = ". Make a list of it, or see uniter." if hasattr(found, "__iter__") else ""
+        if isinstance(found, FunctionType | MethodType):
+            hint = f" {found.__name__}. Call it, or pass a generator function to uniter."
+        raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {type(found).__name__}{hint}")
+    return Source(found)
 
 
 def _is_a_number(source: Any) -> bool:
@@ -186,7 +191,7 @@ class Source(View[T_co]):
 
     def _described(self, sources: list[str]) -> str:
         n = "?" if isinstance(self._n, Unsized) else self._n
-        return f"<{type(self._data).__name__} of {n}>"
+        return f"<{type(self._wrapped()).__name__} of {n}>"
 
 
 def _copier(data: Any) -> Callable[[Any], Any] | None:
@@ -251,7 +256,7 @@ class ToldSource(Source[T_co]):
 
 
 # Attributes of the readers of `recognise` with the object that they read.
-_READ = ("_array", "_column", "_dataset", "_frame", "_series", "_table")
+_READ = ("_array", "_column", "_data", "_dataset", "_frame", "_series", "_table")
 
 ToldSource._name = Source._name
 

@@ -41,13 +41,15 @@ import operator
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from types import GeneratorType
 from typing import Any, Generic, Protocol, SupportsIndex, TypeVar, cast, overload
 
 import numpy as np
 
-from .arguments import int_at_least
+from .arguments import int_at_least, is_table
 from .chaining import Chainable
 from .error_path import locate
+from .errors import as_given
 from .indices import (
     UNKNOWN,
     Endless,
@@ -76,6 +78,7 @@ __all__ = [
     "in_order",
     "is_measured",
     "name_of",
+    "needed_length",
     "only_selects",
     "sized",
     "walk",
@@ -200,6 +203,11 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         super().__init_subclass__(**kwargs)
         cls._name = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
         is_own = cls.__module__.startswith("seqkit.")
+        if not is_own and "__getitem__" in vars(cls):
+            raise TypeError(
+                f"{cls.__name__}: a subclass of View defines _get, not __getitem__. A class with __getitem__"
+                " and __len__ is a source already, and needs no base class."
+            )
         if not is_own and "_get" in vars(cls) and "_parts" not in vars(cls):
             cls._needs = _nothing  # type: ignore[assignment]  # the default of `_parts` may be wrong
 
@@ -404,6 +412,11 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(key, slice):
             targets: Sequence[int] = self._sliced(key)
+            if not isinstance(value, Iterable):
+                raise TypeError(
+                    f"{self._name}: a slice of {len(targets)} items needs as many values, got"
+                    f" {as_given(value)}"
+                )
             values = list(value)
             if len(values) != len(targets):
                 raise ValueError(
@@ -460,9 +473,19 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         ):
             raise TypeError(
                 f"{self._name}: indices must be ints, slices, index arrays or boolean masks,"
-                f" got {type(key).__name__}"
+                f" got {type(key).__name__}{self._instead_of(key)}"
             )
         return self._take(as_index_map(key, f"{self._name}: indices", lambda: self._n))
+
+    def _instead_of(self, key: Any) -> str:
+        """Return what to do instead of ``view["name"]`` and ``view[i, j]``, as the end of a message."""
+        if isinstance(key, tuple):
+            return ". A view has one axis. Index its items: view[i][j]."
+        if not isinstance(key, str):
+            return ""
+        if hasattr(self, "select"):
+            return f". For a column use view.select({key!r})."
+        return f". For a column use view.smap(lambda item: item[{key!r}])."
 
     def _as_int(self, key: Any) -> int:
         try:
@@ -503,14 +526,8 @@ def is_measured(view: View[Any]) -> bool:
     >>> is_measured(sk.batch("abc", 2)), is_measured(sk.batch(odd, 2))
     (True, False)
     """
-    pending = [view]
-    while pending:
-        node = pending.pop()
-        if node._known is None:
-            if node._length_reads:
-                return False
-            pending.extend(node._sources)
-    return True
+    unknown = walk(view, lambda node: node._known is None)
+    return not any(node._known is None and node._length_reads for node in unknown)
 
 
 def walk(root: View[Any], goes_below: Callable[[View[Any]], bool] = lambda view: True) -> Iterator[View[Any]]:
@@ -562,10 +579,38 @@ def sized(view: _SomeView) -> _SomeView:
 def in_order(items: Iterable[T]) -> Iterator[T]:
     """Iterate in index order. Iterating a `prefetch` view with ``in_order=False`` itself would not.
 
+    Refuse a table, which would give its columns, and a generator that has ended, which would give nothing.
+
     >>> list(in_order("abc"))
     ['a', 'b', 'c']
     """
-    return items._iter(items._plan()) if isinstance(items, View) else iter(items)
+    if isinstance(items, View):
+        return items._iter(items._plan())
+    if is_table(items):
+        raise TypeError(
+            f"iterating a {type(items).__name__} gives its columns. Pass seqkit.view(table) for its rows."
+        )
+    iterator = iter(items)
+    if isinstance(iterator, GeneratorType) and iterator.gi_frame is None:
+        raise RuntimeError(
+            "the generator has ended: an earlier pass has read it. Make a new generator for each pass, or a"
+            " list."
+        )
+    return iterator
+
+
+def needed_length(view: View[Any], who: str) -> int:
+    """Return the length of a view, or raise TypeError naming the caller, which needs it.
+
+    >>> import seqkit as sk
+    >>> needed_length(sk.cycle("abc"), "shuffle")
+    Traceback (most recent call last):
+    TypeError: shuffle: the sequence needs a length, and has none: it never ends. Take a ...
+    """
+    n = view._n
+    if isinstance(n, Unsized):
+        raise TypeError(f"{who}: the sequence needs a length, and has none: {n.reason}. {n.remedy}.")
+    return n
 
 
 def name_of(function: Callable[..., Any]) -> str:

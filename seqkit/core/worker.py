@@ -106,8 +106,13 @@ def get_worker_info() -> WorkerInfo | None:
 
     Examples
     --------
-    >>> get_worker_info() is None
-    True
+    >>> import seqkit as sk
+    >>> def describe(i):
+    ...     worker = get_worker_info()
+    ...     return f"item {i} by worker {worker.id} of {worker.num_workers}"
+    >>> with sk.prefetch(sk.smap(describe, range(2)), 1) as ahead:
+    ...     list(ahead), get_worker_info()
+    (['item 0 by worker 0 of 1', 'item 1 by worker 0 of 1'], None)
     """
     return _local.info
 
@@ -175,8 +180,15 @@ def empty(shape: SupportsIndex | Sequence[SupportsIndex], dtype: npt.DTypeLike =
 
     Examples
     --------
-    >>> empty((2, 3), "float32").shape
-    (2, 3)
+    >>> import seqkit as sk
+    >>> def brighten(image):
+    ...     brighter = empty(image.shape, "float32")
+    ...     return np.multiply(image, 1.5, out=brighter)
+    >>> images = sk.smap(brighten, np.arange(12).reshape(3, 2, 2))
+    >>> with sk.prefetch(images, 2, "process") as ahead:  # no copy between worker and consumer
+    ...     ahead[1]
+    array([[ 6. ,  7.5],
+           [ 9. , 10.5]], dtype=float32)
     """
     allocate = _local.allocate
     if allocate is not None:

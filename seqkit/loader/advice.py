@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from types import CodeType
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from ..core.processes import process_group
 from ..core.set_epoch import has_method, takes_epoch
 from ..core.tracebacks import warn
 from ..core.view import View
+from ..prefetch.repeated import code_of, mentioned
 from ..prefetch.resources import usable_cpus
-from ..samplers.base import Sampler
+from ..samplers.base import Sampler, chain_of
+from ..samplers.distributed import DistributedSampler
+from ..samplers.random_order import RandomSampler
+from ..views.bases.random import is_reordered
 from ..views.gather.part_of_shuffle import warn_of_part_of_shuffle
 from .options import Options
-from .orders import chain_of, has_slice, is_a_share
-from .state import sample_count
+from .orders import has_slice, is_a_share
+from .state_checks import sample_count
 
 __all__ = [
+    "warn_of_exhausted",
     "warn_of_missed_parts",
     "warn_of_no_batch",
     "warn_of_other_samples",
@@ -65,17 +71,9 @@ def warn_of_uncalled_hook(dataset: Any) -> None:
 
 def _chooses_by_number(dataset: Any) -> bool:
     """Return whether a data set asks for the number of its worker, but not for the number of workers."""
-    names = {name for code in _codes_of(type(dataset)) for name in code.co_names}
+    members = (member for base in type(dataset).__mro__ for member in vars(base).values())
+    names = mentioned([code for member in members for code in code_of(member)])
     return {"get_worker_info", "id"} <= names and "num_workers" not in names
-
-
-def _codes_of(kind: type) -> Iterator[CodeType]:
-    pending = [getattr(value, "__code__", None) for base in kind.__mro__ for value in vars(base).values()]
-    while pending:
-        code = pending.pop()
-        if isinstance(code, CodeType):
-            yield code
-            pending.extend(code.co_consts)
 
 
 def warn_of_no_batch(options: Options, sampler: Any) -> bool:
@@ -99,6 +97,17 @@ def warn_of_no_batch(options: Options, sampler: Any) -> bool:
     return True
 
 
+def warn_of_exhausted(options: Options, sampler: Any) -> bool:
+    """Warn of an epoch without batches after one that had some. Return whether there was a warning."""
+    what, source = ("data set", options.dataset) if sampler is None else ("sampler", options.given_sampler)
+    warn(
+        f"DataLoader: an epoch has no batches, although an earlier one had some. Does the {what}"
+        f" ({type(source).__name__}) read an iterator that is at its end? Make a new one in its __iter__",
+        UserWarning,
+    )
+    return True
+
+
 def warn_of_ranks(options: Options, sampler: Any) -> bool:
     """Warn if there are several processes and each reads all samples. Return whether there was a warning."""
     group = process_group()
@@ -118,8 +127,34 @@ def warn_of_ranks(options: Options, sampler: Any) -> bool:
 
 
 def warn_of_other_samples(options: Options, sampler: Any) -> bool:
-    """Warn of a data set with other samples in each epoch. Return whether there was a warning."""
-    return warn_of_part_of_shuffle(options.dataset, "DataLoader")
+    """Warn of a loader with other samples in each epoch. Return whether there was a warning."""
+    inner = [one for one in chain_of(options.given_sampler)[-1:] if isinstance(one, Sampler | View)]
+    if warn_of_part_of_shuffle(options.dataset, "DataLoader") or any(
+        warn_of_part_of_shuffle(getattr(one, "indices", one), "DataLoader: sampler") for one in inner
+    ):
+        return True
+    dataset = options.dataset
+    if sampler is None or not isinstance(dataset, View) or not is_reordered(dataset):
+        return False
+    if not _gives_positions(chain_of(options.given_sampler)[-1], sample_count(dataset) or 0):
+        return False
+    warn(
+        "DataLoader: the sampler chooses positions of a shuffled data set, and other samples stand there in"
+        " each epoch. Pass the data set before it is shuffled. The sampler determines the order",
+        UserWarning,
+    )
+    return True
+
+
+def _gives_positions(sampler: Any, n: int) -> bool:
+    """Does a sampler choose some of n samples, or have a weight, length or key for each of them?"""
+    if isinstance(sampler, RandomSampler | DistributedSampler):
+        return False
+    if hasattr(sampler, "weights") or getattr(sampler, "_covered", None) is not None:
+        return True
+    is_known = isinstance(sampler, Sampler | View | Sequence | np.ndarray) or hasattr(sampler, "indices")
+    is_shared = isinstance(sampler, View) and has_slice(sampler)
+    return is_known and not is_shared and (sample_count(sampler) or 0) < n
 
 
 def _may_be_a_share(dataset: Any, sampler: Any) -> bool:

@@ -7,8 +7,8 @@ from dataclasses import fields
 from typing import Any
 
 from ..core.view import View
+from .epoch_counter import EpochCounter
 from .options import Options
-from .own_samplers import own_samplers
 from .pipeline import Pipeline
 from .signature import did_you_mean
 
@@ -25,10 +25,9 @@ _ATTRIBUTES = frozenset(["view", *(field.name for field in fields(Options))])
 class Attributes:
     """The base class of `DataLoader` that shows its arguments."""
 
+    _epochs: EpochCounter
     _options: Options
     _pipeline: Pipeline
-    _sampler: Any  # the one that gives the keys to read, or None
-    _shown_samplers: tuple[Any, Any] | None
 
     def _attribute(self, name: str) -> Any:
         """Return an argument as the loader uses it."""
@@ -41,24 +40,10 @@ class Attributes:
             case "prefetch_factor":
                 return options.batches_ahead if options.num_workers else None
             case "sampler":
-                return self._samplers()[0]
+                return self._epochs.shown_samplers()[0]
             case "batch_sampler":
-                return self._samplers()[1]
+                return self._epochs.shown_samplers()[1]
         return getattr(options, name)
-
-    def _samplers(self) -> tuple[Any, Any]:
-        """Return the sampler and the batch sampler that are read, or show the order."""
-        options, read = self._options, self._sampler
-        if options.is_iterable:
-            return None, None
-        if self._shown_samplers is None:
-            if read is None:
-                self._shown_samplers = own_samplers(self, options, self._pipeline.seed)
-            elif options.makes_batches:
-                self._shown_samplers = read.sampler, read
-            else:
-                self._shown_samplers = (read, None) if options.batch_sampler is None else (None, read)
-        return self._shown_samplers
 
     def _take_over(self, options: Options) -> None:
         """Begin to show the arguments, in place of attributes that a subclass has set before `__init__`.
@@ -96,8 +81,3 @@ class Attributes:
             if name == "epoch":
                 raise AttributeError(f"DataLoader: epoch is set by set_epoch({value!r}), or by the next iter")
         super().__setattr__(name, value)
-
-    def __delattr__(self, name: str) -> None:
-        if name in _ATTRIBUTES:
-            raise ValueError(f"DataLoader: {name} attribute should not be deleted")
-        super().__delattr__(name)

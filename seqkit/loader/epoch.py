@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain
-from typing import Any, NoReturn
+from typing import Any
 
 from ..core.errors import EvaluationError, seterr
 from ..core.tracebacks import hide_frames, warn
@@ -12,7 +11,7 @@ from .keys import by_number
 from .on_error import Recovered
 from .position import Position
 
-__all__ = ["Epoch", "begun"]
+__all__ = ["Epoch"]
 
 
 class Epoch(Iterator[Any]):
@@ -28,6 +27,8 @@ class Epoch(Iterator[Any]):
         The type of the data set.
     failed : list
         Receives the failures of `Recovered` batches.
+    begin : callable
+        Called with the iterator and its position before the first batch.
     finish : callable
         Called once, at the end.
     """
@@ -38,6 +39,7 @@ class Epoch(Iterator[Any]):
         position: Position,
         source: str,
         failed: list[tuple[Any, str]],
+        begin: Callable[[Epoch, Position], None],
         finish: Callable[[], None],
     ) -> None:
         self._items = items
@@ -45,18 +47,20 @@ class Epoch(Iterator[Any]):
         self._source = source
         self._failed = failed
         self._finish: Callable[[], None] | None = finish
-        self.is_unread = True
+        self._begin: Callable[[Epoch, Position], None] | None = begin
         self._was_cut_short = False  # whether the last error ended the iteration
 
     def follow(self, other: Epoch) -> None:
-        """Read the epoch of another iterator. Neither of them was read before."""
+        """Read the epoch of another iterator, which was not read."""
         finish = self._finish
         self._items, self._position, self._finish = other._items, other._position, other._finish
         if finish is not None:
             finish()
 
     def __next__(self) -> Any:
-        self.is_unread = False
+        if self._begin is not None:
+            begin, self._begin = self._begin, None
+            begin(self, self._position)
         while True:
             try:
                 item = next(self._items)
@@ -109,22 +113,3 @@ class Epoch(Iterator[Any]):
 def _costs_a_batch(error: Exception) -> bool:
     """Return whether an error uses up a batch. Other errors concern the iteration."""
     return isinstance(error, EvaluationError | RecursionError) or seterr() == "passthrough"
-
-
-def begun(items: Iterator[Any]) -> Iterator[Any]:
-    """Draw the first item now, and return the iteration that begins with it.
-
-    Before it, a data set that can only be iterated passes over the samples that were read before. What
-    happens then is no matter of a batch.
-    """
-    try:
-        first = next(items)
-    except StopIteration:
-        return items
-    except EvaluationError as error:
-        return chain(map(_raise, [error]), items)
-    return chain([first], items)
-
-
-def _raise(error: Exception) -> NoReturn:
-    raise error

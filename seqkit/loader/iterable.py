@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from inspect import signature
-from itertools import count, islice
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from ..core.arguments import int_at_least
@@ -29,7 +29,6 @@ __all__ = [
     "IterableReader",
     "WorkerParts",
     "iterable_split",
-    "sample_again",
     "samples_of",
 ]
 
@@ -110,22 +109,10 @@ class IterableReader:
         self.dataset = dataset
 
     def __iter__(self) -> Iterator[Sample]:
-        return map(Sample, count(), iter(self.dataset))
+        return map(Sample, count(), in_order(self.dataset))
 
     def __len__(self) -> int:
         return len(self.dataset)
-
-
-def sample_again(dataset: Any, key: int | tuple[int, int]) -> Any:
-    """Return a sample from a new pass: by its number, or by its part and its number there."""
-    if isinstance(dataset, Iterator):
-        raise RuntimeError("DataLoader: the data set is an iterator, so no sample can be read again")
-    part, number = key if isinstance(key, tuple) else (None, key)
-    samples = dataset if part is None else dataset.split(part, dataset.parts)
-    for item in islice(in_order(samples), number, None):
-        return item
-    where = "the data set" if part is None else f"part {part}"
-    raise IndexError(f"DataLoader: a new pass over {where} has no sample {number}")
 
 
 @dataclass(frozen=True)

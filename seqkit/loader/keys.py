@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..samplers.base import as_key as plain_key
+from ..samplers.keys import as_key as plain_key
 
 __all__ = ["KeyList", "Sample", "Shards", "as_key", "as_keys", "by_number", "numbered"]
 

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from functools import partial
-from itertools import count, islice
+from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, Self
-from weakref import WeakSet, ref
+from weakref import WeakSet
 
 from ..collation.default import default_collate, default_convert
 from ..core.arguments import int_at_least
 from ..core.display import LoaderDisplay
 from ..core.indices import Unsized
-from ..core.iteration import is_one_shot, restarting
+from ..core.iteration import restarting
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames, warn
 from ..core.view import View
 from ..prefetch import Prefetch
-from ..samplers.base import Sampler, draw, order_of, state_of, whole_order
+from ..samplers.base import whole_order
 from .advice import (
+    warn_of_exhausted,
     warn_of_missed_parts,
     warn_of_no_batch,
     warn_of_other_samples,
@@ -30,18 +29,16 @@ from .advice import (
     warn_of_uncalled_hook,
 )
 from .bound import Bound
-from .epoch import Epoch, begun
-from .followers import Followers
+from .epoch import Epoch
+from .epoch_counter import EpochCounter
 from .iterable import iterable_split
-from .keys import as_key, as_keys, numbered
+from .keys import numbered
 from .options import Options
-from .orders import is_a_share
 from .parts import InTurn
 from .pipeline import Pipeline, Workers, WorkerStart
-from .position import DrawnKeys, Position, Start, load_sampler_state
-from .resume import Resumable
+from .position import Position
+from .resumable import Resumable
 from .signature import takes
-from .state import check_key, sample_count
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -207,23 +204,19 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
     _worker_start: type[WorkerStart] = WorkerStart
     _no_pinning = "arrays are never pinned (tensors of seqkit.torch.DataLoader are)"
 
-    _iterator: Callable[[], Epoch | None] = staticmethod(lambda: None)  # the latest one, while it lives
-
     @takes(Options)
     def __init__(self, options: Options) -> None:
         self._take_over(options)
-        self._lock = threading.Lock()
         self._nodes: WeakSet[Prefetch[Any] | InTurn | Bound] = WeakSet()
-        self._next = Start()
-        self._latest: Position | None = None
-        self._is_closed = self._has_begun = False
+        self._is_closed = self._had_batches = False
         self._said: set[str] = set()  # the warnings that are given once
         self.failed: list[tuple[Any, str]] = []
-        self._build(self._first_pipeline())
-        self._followers = Followers(options.dataset, self._sampler)
+        pipeline = self._first_pipeline()
+        self._epochs = EpochCounter(pipeline)
+        self._build(pipeline)
         warn_of_too_many_workers(options)
         warn_of_uncalled_hook(options.dataset)
-        if self._pipeline.split == "none" and options.num_workers > 1:
+        if pipeline.split == "none" and options.num_workers > 1:
             warn_of_missed_parts(options.dataset)
 
     def _first_pipeline(self) -> Pipeline:
@@ -244,25 +237,21 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         return self._options.drawn_seed()
 
     def _build(self, pipeline: Pipeline) -> None:
-        """Build the view of the items, and the sampler if one gives keys to read."""
+        """Build the view of the items. The view to show is made when it is asked for."""
         self._pipeline = pipeline
-        self._sampler = pipeline.sampler()
-        self._items = pipeline.items(self._sampler is not None)
-        self._samples_built_for = self._samples()
+        self._items = pipeline.items(self._epochs.sampler is not None)
+        self._samples_built_for = pipeline.samples()
         self._persistent: View[Any] | None = None  # the items, computed by workers that outlive an epoch
-        self._view: View[Any] | None = None  # made when it is asked for, as the samplers are
-        self._shown_samplers: tuple[Any, Any] | None = None
+        self._view: View[Any] | None = None
 
     # ---------------------------------------------------------------- begin an epoch
 
     @hiding_frames()
     def __iter__(self) -> Iterator[Batch]:
-        iterator = self._begun_iterator()
-        self._iterator = ref(iterator)
-        return iterator
+        return self._begun_iterator()
 
     def _begun_iterator(self) -> Epoch:
-        options = self._options
+        options, epochs = self._options, self._epochs
         if self._is_closed and options.num_workers:
             raise RuntimeError("DataLoader: the loader is closed; make a new one")
         if options.pin_memory and not self._can_pin():
@@ -271,9 +260,12 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
                 " won't be used.",
                 UserWarning,
             )
-        with self._lock:
-            before = self._latest, self._next
-            position, items = self._begin()
+        with epochs.lock:
+            before = epochs.latest, epochs.next
+            epochs.refuse_second_pass()
+            self._draw_seed()
+            position = epochs.begin()
+            items = self._items_of(position)
         self._warn_once("ranks", warn_of_ranks)
         if position.epoch:
             self._warn_once("samples", warn_of_other_samples)
@@ -286,109 +278,28 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
             else:
                 node = self._with_workers(items, position.epoch)
             batches = self._read(node, position)
-        except BaseException:  # the epoch has not begun
+        except BaseException:
             self._finished(node)
-            with self._lock:
-                load_sampler_state(self._sampler, position.before)
-                self._followers.note()
-                if self._latest is position:
-                    self._latest, self._next = before
+            epochs.take_back(before, position)
             raise
         source = type(options.dataset).__name__
-        return Epoch(batches, position, source, self.failed, partial(self._finished, node))
-
-    def _begin(self) -> tuple[Position, View[Any]]:
-        """Begin an epoch. Return its position, and the view of its items without workers."""
-        self._refuse_second_pass()
-        self._draw_seed()
-        epoch = self.epoch
-        self._settle_sampler()
-        if epoch != self._next.epoch:
-            self._move_to(epoch)
-        self._followers.tell(epoch)
-        start, sampler, is_iterable = self._next, self._sampler, self._options.is_iterable
-        order = order_of(sampler, epoch)
-        items = self._items_of(epoch, order)
-        has_digest = sampler is not None and not is_iterable and not is_a_share(sampler)
-        position = Position(
-            start=start,
-            samples=start.samples if start.batch else self._samples(),
-            length=self._length(),
-            is_exact=not is_iterable or self._options.last == "rollover",
-            before=state_of(sampler),
-            order=order,
-            keys=self._keys(start, order, has_digest),
-            has_digest=has_digest,
-        )
-        if order is not None and isinstance(sampler, Sampler):
-            sampler.set_epoch(epoch + 1)  # as if it had been iterated
-        position.follow(self._latest)
-        self._latest, self._next = position, Start(epoch + 1)
-        self._followers.note()
-        return position, items
-
-    def _refuse_second_pass(self) -> None:
-        """Refuse a second epoch over an iterator."""
-        options = self._options
-        for what, source in (
-            ("data set", options.dataset if options.is_iterable else None),
-            ("sampler", options.given_sampler),
-        ):
-            if self._has_begun and is_one_shot(source):
-                raise RuntimeError(
-                    f"DataLoader: the {what} is an iterator ({type(source).__name__}), which gives one epoch"
-                    " only; pass something that can be iterated again"
-                )
-        self._has_begun = True
+        finish = partial(self._ended, node, position)
+        return Epoch(batches, position, source, self.failed, self._begin_again, finish)
 
     def _draw_seed(self) -> None:
         """Called before each epoch. The subclass for PyTorch may change the seed."""
 
-    def _items_of(self, epoch: int, order: View[Any] | None) -> View[Any]:
+    def _items_of(self, position: Position) -> View[Any]:
         """Return the view of the items of an epoch. It is made again only where it may have changed."""
+        pipeline = self._pipeline
+        has_changed = pipeline.samples() != self._samples_built_for
         if self._options.persistent_workers:
-            if self._samples() != self._samples_built_for:
-                self._renew()  # the workers have copies of the data set as it was
+            if has_changed:
+                self._renew(pipeline)  # the workers have copies of the data set as it was
             return self._items
-        if order is not None and not self._sends_keys():
-            makes_batches = self._options.makes_batches
-            return self._pipeline.items(
-                True, order_of(self._sampler.sampler, epoch) if makes_batches else order
-            )
-        if self._options.is_iterable or self._samples() != self._samples_built_for:
-            return self._pipeline.items(self._sampler is not None)
+        if position.in_view is not None or self._options.is_iterable or has_changed:
+            return pipeline.items(self._epochs.sampler is not None, position.in_view)
         return self._items
-
-    def _sends_keys(self) -> bool:
-        """Return whether workers get keys although the order of the sampler is known.
-
-        Other code may change the sampler while workers outlive an epoch. The key of a single sample seeds the
-        global generators.
-        """
-        options = self._options
-        return options.persistent_workers or (options.num_workers > 0 and not options.is_batched)
-
-    def _keys(self, start: Start, order: View[Any] | None, has_digest: bool) -> DrawnKeys | None:
-        """Begin to draw keys, unless the order of the sampler is a part of the view that is read."""
-        is_checked = has_digest and start.batch > 0 and start.key is not None
-        if self._sampler is None:
-            return None
-        if order is not None and not self._sends_keys():
-            if is_checked:
-                check_key(order[start.batch - 1], start.key)
-            return None
-        first = 0 if start.goes_on else start.batch - is_checked
-        keys = DrawnKeys(map(self._as_key, draw(self._sampler, start.epoch, first)), has_digest)
-        if is_checked:
-            for last in islice(keys, 1):
-                check_key(last, start.key)
-                keys.count(1)
-        return keys
-
-    def _as_key(self, key: Any) -> Any:
-        if self._options.is_iterable:
-            return list(key) if self._options.is_batched else key
-        return as_keys(key) if self._options.is_batched else as_key(key)
 
     # ---------------------------------------------------------------- read it
 
@@ -420,8 +331,7 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
             return self._iterated(pipeline, range(start.batch, pipeline._n))
         if start.batch == 0 or start.goes_on:
             return self._iterated(pipeline, pipeline._plan())
-        items = self._iterated(pipeline, range(start.batch, _WITHOUT_END))
-        return begun(items) if self._options.is_iterable else items
+        return self._iterated(pipeline, range(start.batch, _WITHOUT_END))
 
     def _iterated(self, pipeline: View[Any], plan: Any) -> Iterator[Any]:
         if isinstance(pipeline, Prefetch):
@@ -431,6 +341,12 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         # Keys can be drawn once only. The base class reads each of them, in any view.
         read = View._iter if isinstance(plan, Iterator) else type(pipeline)._iter
         return read(pipeline, plan)
+
+    def _ended(self, node: View[Any] | None, position: Position) -> None:
+        self._finished(node)
+        self._had_batches = self._had_batches or position.batch > 0
+        if self._had_batches and position.ended and not position.batch and position.length != 0:
+            self._warn_once("exhausted", warn_of_exhausted)
 
     def _finished(self, node: View[Any] | None) -> None:
         if node is not self._persistent and isinstance(node, Workers):
@@ -444,60 +360,43 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
 
         It is also set by `set_epoch` of the sampler, and of a data set that has an attribute `epoch`.
         """
-        by_hand = self._followers.set_by_hand()
-        return self._next.epoch if by_hand is None else by_hand
+        return self._epochs.number
 
     def set_epoch(self, epoch: int) -> None:
         """Set the number of the epoch that the next `iter` reads (0 or more), also of sampler and data set.
 
         If that is the epoch of a state just loaded, it continues at the position of the state.
         """
-        epoch = int_at_least(epoch, "DataLoader: epoch", 0)
-        with self._lock:
-            self._settle_sampler()
-            self._latest = None
-            self._move_to(epoch)
+        self._epochs.set(int_at_least(epoch, "DataLoader: epoch", 0))
 
-    def set_epoch_as_sampler(self, epoch: int) -> None:
-        """Set the epoch as `set_epoch` of a sampler does in PyTorch. Called by `loader.sampler`.
+    def _begin_again(self, iterator: Epoch, position: Position) -> None:
+        """Let an iterator, before its first batch, follow an epoch that was set on the sampler since.
 
-        There it counts also for an iterator that was not read yet. Lightning calls it after `iter`.
+        The samplers of PyTorch draw an order when they are read. Lightning sets the epoch after `iter`. A
+        sampler without a known order counts when it is read.
         """
-        iterator, latest = self._iterator(), self._latest
-        if iterator is None or not iterator.is_unread:
-            self.set_epoch(epoch)
-        elif latest is not None and latest.epoch != epoch:
-            self.set_epoch(epoch)
-            iterator.follow(self._begun_iterator())
-
-    def _move_to(self, epoch: int) -> None:
-        """Begin at an epoch, and tell it to the sampler and the data set."""
-        if epoch != self._next.epoch:
-            self._next = Start(epoch)
-        self._followers.move_to(epoch)
-
-    def _settle_sampler(self) -> None:
-        """Put the sampler where it would be if workers had not read ahead in the latest epoch."""
-        latest = self._latest
-        if latest is None or latest.keys is None or latest.order is not None:
+        epochs = self._epochs
+        epoch = epochs.set_on_sampler()
+        has_order = position.order is not None or epochs.sampler is None
+        if epoch is None or not has_order or epochs.latest is not position:
             return
-        if latest.is_over():
-            latest.keys.exhaust()  # the sampler must notice the end of its epoch
-        elif isinstance(self._sampler, Sampler):
-            load_sampler_state(self._sampler, latest.before)
-            deque(islice(draw(self._sampler, latest.epoch), latest.batch), maxlen=0)
+        if epoch == position.epoch:
+            epochs.count(epoch + 1)
+        else:
+            iterator.follow(self._begun_iterator())
 
     def _set_seed(self, seed: int) -> None:
         """Change the seed."""
         if seed != self.seed:
-            self._renew(seed)
+            pipeline = replace(self._pipeline, seed=seed)
+            self._epochs.use(pipeline)
+            self._renew(pipeline)
 
-    def _renew(self, seed: int | None = None) -> None:
+    def _renew(self, pipeline: Pipeline) -> None:
         """Build the view of the items again, and end the persistent workers, which have the old one."""
         if isinstance(self._persistent, Workers):
             self._persistent.close()
-        self._build(self._pipeline if seed is None else replace(self._pipeline, seed=seed))
-        self._followers.sampler = self._sampler
+        self._build(pipeline)
 
     # ---------------------------------------------------------------- the object
 
@@ -508,7 +407,7 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         With a sampler whose order is not known in advance, the indices of the view are the sampler's keys.
         """
         if self._view is None:
-            sampler = self._sampler
+            sampler = self._epochs.sampler
             if sampler is None or whole_order(sampler) is None:
                 self._view = self._persistent_node()
             else:
@@ -520,29 +419,16 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         return True  # also without a length
 
     def __len__(self) -> int:
-        latest = self._latest
-        if latest is not None and self._sampler is not None and latest.order is None:
-            if latest.is_over():
-                with self._lock:
-                    self._settle_sampler()
-            elif latest.length is not None and isinstance(self._sampler, Sampler):
-                return latest.length  # workers may have drawn the sampler to its end
-        n = self._length()
+        n = self._epochs.length()
         if n is None:
             given = self._options.given_sampler
             what, source = ("data set", self.dataset) if given is None else ("sampler", given)
             raise TypeError(f"DataLoader: no length, for its {what} ({type(source).__name__}) has none")
         return n
 
-    def _length(self) -> int | None:
-        return self._pipeline.length(self._sampler)
-
-    def _samples(self) -> int | None:
-        return None if self._options.is_iterable else sample_count(self._options.dataset)
-
     def _warn_once(self, name: str, warn: Callable[[Options, Any], bool]) -> None:
         """Call a function that warns if need be, until it has."""
-        if name not in self._said and warn(self._options, self._sampler):
+        if name not in self._said and warn(self._options, self._epochs.sampler):
             self._said.add(name)
 
     def __repr__(self) -> str:
@@ -552,7 +438,7 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
 
     def _explained(self) -> tuple[str, list[str], View[Any]]:
         """Return what `explain` shows: this loader, its length and state, and the view that it reads."""
-        n = self._length()
+        n = self._pipeline.length(self._epochs.sampler)
         # Each epoch has a node of its own. One that runs shows the state of the loader.
         running = (node for node in list(self._nodes) if isinstance(node, Prefetch) and node.is_running())
         size = f"length {n:,}" if n is not None else "no length"

@@ -15,7 +15,7 @@ from typing import Any
 from ..core.errors import EndOfSequence, EvaluationError, errstate, summary
 from ..core.indices import Indices, as_list
 from ..core.source import Source
-from ..core.view import View
+from ..core.view import View, name_of
 from ..views.fallback import Fallback
 
 __all__ = ["OnError", "OnRecovered", "Recovered", "Tolerant", "merged"]
@@ -61,6 +61,9 @@ class Tolerant(Fallback):
 
         values = list(self._found(i, note, read, *arguments))
         return Recovered(values, failed) if failed else values[0]
+
+
+Tolerant._name = Fallback._name
 
 
 def described(error: EvaluationError) -> str:
@@ -113,6 +116,7 @@ class OnRecovered:
     def __init__(self, function: Callable[[Any], Any], collates: bool = False) -> None:
         self.function = function
         self.collates = collates
+        self.__name__ = name_of(function)
 
     def __call__(self, item: Any) -> Any:
         if self.collates:

@@ -30,9 +30,8 @@ from ..core.once import cached
 from ..core.randomness import as_seed
 from ..core.source import as_view
 from ..prefetch.settings import CONTEXTS
-from ..samplers.base import Sampler
+from ..samplers.base import Sampler, chain_of
 from .on_error import OnError
-from .orders import chain_of
 
 __all__ = ["Options"]
 
@@ -168,7 +167,7 @@ class Options:
             self._refuse_an_order()
         for message in self._contradictions():
             raise ValueError(f"DataLoader: {message}")
-        _check_weights(self.sampler if self.batch_sampler is None else self.batch_sampler, self.dataset)
+        _check_covered(self.sampler if self.batch_sampler is None else self.batch_sampler, self.dataset)
 
     def _contradictions(self) -> Iterator[str]:
         """Yield a message for each number out of range, and for arguments that exclude each other."""
@@ -305,15 +304,17 @@ _NEED_WORKERS = {
 }
 
 
-def _check_weights(sampler: Any, dataset: Any) -> None:
-    """Refuse a weighted sampler with more or fewer weights than samples. Another sampler may contain it."""
-    inner = chain_of(sampler)[-1] if sampler is not None else None
-    is_known = isinstance(inner, Sampler) or type(inner).__module__.startswith("torch.")
-    weights: Any = getattr(inner, "weights", None) if is_known else None
-    if not hasattr(weights, "__len__") or not hasattr(dataset, "__len__"):
-        return
-    if len(weights) != len(dataset):
+def _check_covered(sampler: Any, dataset: Any) -> None:
+    """Refuse a sampler that was given weights, lengths or keys for more or fewer samples than there are.
+
+    Another sampler may contain it.
+    """
+    inner: Any = chain_of(sampler)[-1] if sampler is not None else None
+    covered = inner._covered if isinstance(inner, Sampler) else None
+    if type(inner).__module__.startswith("torch.") and hasattr(inner, "weights"):
+        covered = len(inner.weights)
+    if covered is not None and hasattr(dataset, "__len__") and covered != len(dataset):
         raise ValueError(
-            f"DataLoader: the sampler needs one weight per sample, but has {len(weights)} weights for"
-            f" {len(dataset)} samples"
+            f"DataLoader: {type(inner).__name__} needs one weight, length or key per sample, but has"
+            f" {covered} for {len(dataset)} samples"
         )

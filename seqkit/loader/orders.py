@@ -10,13 +10,13 @@ import numpy as np
 
 from ..core.set_epoch import takes_epoch
 from ..core.view import View, is_measured, walk
-from ..samplers.base import Sampler
+from ..samplers.base import Sampler, chain_of
 from ..samplers.batches import InfiniteSampler
-from ..samplers.distributed import DistributedSampler, ShardedSampler
+from ..samplers.distributed import DistributedSampler
+from ..samplers.sharded import ShardedSampler
 from ..views.gather.gather import Gather
 
 __all__ = [
-    "chain_of",
     "forgets_its_order",
     "has_slice",
     "is_a_share",
@@ -27,15 +27,6 @@ __all__ = [
 
 # Attributes of samplers that give the share of a process: the number of processes.
 _COUNTS = ("num_replicas", "num_processes", "world_size")
-
-
-def chain_of(sampler: Any) -> list[Any]:
-    """Return a sampler and the samplers inside it."""
-    found: list[Any] = []
-    while sampler is not None and len(found) < 16:
-        found.append(sampler)
-        sampler = getattr(sampler, "sampler", None)
-    return found
 
 
 def order_name(sampler: Any) -> str:

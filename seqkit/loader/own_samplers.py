@@ -5,123 +5,54 @@ The loader does not read them. They show its order, and their epoch is the loade
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from copy import copy
-from typing import Any, Self
-from weakref import ref
+from typing import Any
 
 from ..core.source import view
 from ..core.view import View
 from ..samplers.base import Sampler
 from ..samplers.batches import BatchSampler
-from ..samplers.order import RandomSampler, SequentialSampler
+from ..samplers.random_order import RandomSampler
+from ..samplers.sequential import SequentialSampler
 from ..views.shuffle import shuffle
 from .options import Options
 
-__all__ = ["OwnBatchSampler", "OwnRandomSampler", "OwnSampler", "OwnSequentialSampler", "own_samplers"]
+__all__ = ["counting", "own_samplers"]
 
 
-def own_samplers(loader: Any, options: Options, seed: int) -> tuple[Any, Any]:
+def own_samplers(options: Options, seed: int) -> tuple[Any, Any]:
     """Return a sampler and a batch sampler that show the order of a loader, or None if there is none."""
     if not hasattr(options.dataset, "__len__"):
         return None, None
-    sampler: OwnSampler = OwnSequentialSampler(options.dataset)
+    sampler: SequentialSampler | ShuffleSampler = SequentialSampler(0)
+    sampler.data_source = options.dataset  # its length is not asked for before it is needed
     if options.shuffle:
-        sampler = OwnRandomSampler(options.dataset, seed, getattr(options.dataset, "_random_count", 0))
-    sampler.attach(loader)
+        sampler = ShuffleSampler(options.dataset, seed=seed)
+    sampler._counts = False
     if options.batch_size is None:
         return sampler, None
-    batch_sampler = OwnBatchSampler(sampler, options.batch_size, last=options.last)
-    batch_sampler.attach(loader)
+    batch_sampler = BatchSampler(sampler, options.batch_size, last=options.last)
+    batch_sampler._counts = False
     return sampler, batch_sampler
 
 
-class OwnSampler(Sampler):
-    """The base class of the samplers of a loader.
-
-    After `attach`, and as long as the loader exists, the epoch is the loader's, and iterating does not count.
-    Otherwise it is an ordinary sampler.
-    """
-
-    _loader: Any = staticmethod(lambda: None)
-
-    def attach(self, loader: Any) -> None:
-        """Make the epoch of a loader the epoch of this sampler."""
-        self._loader = ref(loader)
-
-    def detached(self) -> Self:
-        """Return a copy that counts epochs itself, for another loader that reads it."""
-        detached = copy(self)
-        inner = getattr(self, "sampler", None)
-        if isinstance(inner, OwnSampler):
-            detached.sampler = inner.detached()
-        return detached
-
-    @property
-    def epoch(self) -> int:
-        """Number of the epoch that the next `iter` of the loader reads."""
-        loader = self._loader()
-        return super().epoch if loader is None else int(loader.epoch)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Set the number of the epoch that the next `iter` of the loader reads."""
-        loader = self._loader()
-        if loader is None:
-            super().set_epoch(epoch)
-        else:
-            loader.set_epoch_as_sampler(epoch)
-
-    def _draw(self, epoch: int) -> Iterator[Any]:
-        if self._loader() is None:
-            return super()._draw(epoch)
-        return iter(self.at_epoch(epoch) or ())
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Raise RuntimeError if the sampler belongs to a loader, whose state contains the position."""
-        if self._loader() is None:
-            return super().load_state_dict(state)
-        raise RuntimeError(
-            f"{type(self).__name__}: this sampler only shows the order of a DataLoader. Load the state of the"
-            " loader: loader.load_state_dict(state)"
-        )
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not name.startswith("_") and self._loader() is not None:
-            raise AttributeError(
-                f"{type(self).__name__}: this sampler only shows the order of a DataLoader, so {name} cannot"
-                " be set. Make a loader with other arguments, or with a sampler of your own"
-            )
-        super().__setattr__(name, value)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_loader"}
+def counting(sampler: Any) -> Any:
+    """Return a sampler that a loader shows as a copy that counts epochs, for another loader. Others stay."""
+    if not isinstance(sampler, Sampler) or sampler._counts:
+        return sampler
+    sampler = copy(sampler)
+    sampler._counts = True
+    if isinstance(sampler, BatchSampler):
+        sampler.sampler = counting(sampler.sampler)
+    return sampler
 
 
-class OwnSequentialSampler(OwnSampler, SequentialSampler):
-    """The order of a loader with ``shuffle=False``. The length is not asked for before it is needed."""
-
-    def __init__(self, data_source: Any) -> None:
-        super().__init__(0)
-        self.data_source = data_source
-
-
-class OwnRandomSampler(OwnSampler, RandomSampler):
-    """The order of a loader with ``shuffle=True``.
-
-    `random_count` is the number of random views of the data set, which salts the order.
-    """
-
-    def __init__(self, data_source: Any, seed: int, random_count: int) -> None:
-        super().__init__(data_source, seed=seed)
-        self._random_count = random_count
+class ShuffleSampler(RandomSampler):
+    """The order of `shuffle`, which depends on the number of random views below it."""
 
     @property
     def order(self) -> View[int]:
         """The indices of an epoch, as a view."""
         indices: View[int] = view(range(len(self)))
-        indices._random_count = self._random_count
+        indices._random_count = getattr(self.data_source, "_random_count", 0)
         return shuffle(indices, self.seed)
-
-
-class OwnBatchSampler(OwnSampler, BatchSampler):
-    """The batches of a loader, as lists of indices."""

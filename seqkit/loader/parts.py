@@ -8,7 +8,7 @@ and not from the number of workers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -22,9 +22,8 @@ from ..core.set_epoch import listeners, tell
 from ..core.view import View, in_order
 from ..core.worker import get_worker_info, in_process_worker
 from ..prefetch.errors import record
+from .joined_parts import JoinedParts
 from .keys import Sample
-from .options import Options
-from .turns import Turns
 
 __all__ = ["Blocks", "InTurn"]
 
@@ -98,68 +97,56 @@ class InTurn(View[Any]):
 
     Parameters
     ----------
-    options : Options
-    seed : int
+    pipeline : Pipeline
+        Its options and seed, and what each worker calls before its first sample.
     blocks : Blocks
     joined : View
         The batches at lists of transformed samples.
-    start_hook : callable or None
-        Called in every worker before its first sample.
     """
 
-    def __init__(
-        self,
-        options: Options,
-        seed: int,
-        blocks: Blocks,
-        joined: View[Any],
-        start_hook: Callable[[int], None] | None,
-    ) -> None:
+    def __init__(self, pipeline: Any, blocks: Blocks, joined: View[Any]) -> None:
         super().__init__((), UNKNOWN)
-        self._given = options, seed, blocks, joined, start_hook
+        self.options, self.blocks, self.joined = pipeline.options, blocks, joined
+        self._pipeline = pipeline
         self._epoch = 0
-        self._begun: WeakSet[Any] = WeakSet()
+        self.begun: WeakSet[Any] = WeakSet()  # rounds, until they are closed
 
     def _rounds(self, read_before: int) -> Iterator[Any]:
         """Begin to read a block of each part at a time."""
         from ..streams import StreamLoader
 
-        options, seed, blocks, _, start_hook = self._given
-        blocks = replace(blocks, epoch=self._epoch, read_before=read_before)
+        options, parts = self.options, self.blocks.parts
         loader = StreamLoader(
-            range(blocks.parts),
-            blocks,
-            blocks.parts,
-            min(options.num_workers, blocks.parts),
+            range(parts),
+            replace(self.blocks, epoch=self._epoch, read_before=read_before),
+            parts,
+            min(options.num_workers, parts),
             list,
             padding="drop_rows",
             resume="start",
-            seed=node_key("parts", seed, self._epoch, 0),
+            seed=node_key("parts", self._pipeline.seed, self._epoch, 0),
             timeout=options.timeout,
-            worker_init_fn=start_hook,
+            worker_init_fn=self._pipeline.start,
             method=options.method,
             multiprocessing_context=options.start_method,
             shm_size=options.shm_size,
-            max_buffered=1 + options.batches_ahead * options.num_workers // blocks.parts,
+            max_buffered=1 + options.batches_ahead * options.num_workers // parts,
         )
         rounds = iter(loader)
-        self._begun.add(rounds)
+        self.begun.add(rounds)
         return rounds
 
     def close(self) -> None:
         """End the workers, if there are any."""
-        while self._begun and self._given[0].num_workers:
-            self._begun.pop().close()
+        while self.begun and self.options.num_workers:
+            self.begun.pop().close()
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
         is_rest = isinstance(plan, range) and plan.step == 1 and plan.start > 0
         if not is_rest and not isinstance(plan, Endless):
             return super()._iter(plan)
-        options, _, blocks, joined, _ = self._given
         start = plan.start if isinstance(plan, range) else 0
-        turns = Turns(self._rounds(start), self._begun, blocks, joined, options.last == "keep", start)
-        turns.skips_errors = options.on_error != "raise"
-        items = restarting(turns)
+        items = restarting(JoinedParts(self, self._rounds(start), start))
         return islice(items, len(plan)) if isinstance(plan, range) else items
 
     def _get(self, i: int) -> Any:
@@ -168,16 +155,15 @@ class InTurn(View[Any]):
         raise EndOfSequence(f"the sequence ends before batch {i}")
 
     def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
-        keyed = InTurn(*self._given)
-        keyed._epoch, keyed._begun = epoch, self._begun  # the epoch seeds the global generators of workers
+        keyed = InTurn(self._pipeline, self.blocks, self.joined)
+        keyed._epoch, keyed.begun = epoch, self.begun  # the epoch seeds the global generators of workers
         return keyed
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return InTurn, self._given
+        return InTurn, (self._pipeline, self.blocks, self.joined)
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        blocks = self._given[2]
-        return [f"{blocks.parts} parts of <{type(blocks.dataset).__name__}>"]
+        return [f"{self.blocks.parts} parts of <{type(self.blocks.dataset).__name__}>"]

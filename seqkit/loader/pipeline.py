@@ -16,17 +16,19 @@ from ..core.worker import WorkerInfo, get_worker_info, set_worker_info
 from ..prefetch import Prefetch, prefetch
 from ..prefetch.hooks import call_hook, introduced
 from ..samplers.batches import BatchSampler, whole_batches
-from ..samplers.order import RandomSampler, SequentialSampler
+from ..samplers.random_order import RandomSampler
+from ..samplers.sequential import SequentialSampler
 from ..views.batch import batch
 from ..views.shuffle import shuffle
 from ..views.smap.smap import smap
+from .at_keys import AtKeys, AtLists, Batches, Given, Samples
 from .bound import Bound, seeds
-from .iterable import IterableReader, WorkerParts, sample_again, samples_of
-from .keyed import AtKeys, Batches, Given, Samples
+from .iterable import IterableReader, WorkerParts, samples_of
 from .on_error import OnRecovered, Tolerant
 from .options import Options
-from .own_samplers import OwnSampler
+from .own_samplers import counting
 from .parts import Blocks, InTurn
+from .state_checks import sample_count
 
 __all__ = ["Pipeline", "WorkerStart", "Workers"]
 
@@ -88,9 +90,8 @@ class Pipeline:
 
     def sampler(self) -> Any:
         """Return the sampler that gives the keys to read. None: the order is part of the view."""
-        options, dataset, sampler = self.options, self.options.dataset, self.options.given_sampler
-        if isinstance(sampler, OwnSampler):  # of another loader
-            sampler = sampler.detached()
+        options, dataset = self.options, self.options.dataset
+        sampler = counting(options.given_sampler)
         if self.split == "reader":
             sampler = IterableReader(dataset)
         elif sampler is None and options.last == "rollover" and self.split is None:
@@ -117,6 +118,20 @@ class Pipeline:
             return n
         return batch_count(n, options.batch_size, options.last)
 
+    def samples(self) -> int | None:
+        """Return how many samples the data set has, or None if that is not known."""
+        return None if self.options.is_iterable else sample_count(self.options.dataset)
+
+    @property
+    def sends_keys(self) -> bool:
+        """Whether workers get keys although the order of the sampler is known.
+
+        Other code may change the sampler while workers outlive an epoch. The key of a single sample seeds
+        the global generators.
+        """
+        options = self.options
+        return options.persistent_workers or (options.num_workers > 0 and not options.is_batched)
+
     # ---------------------------------------------------------------- samples, batches
 
     def items(self, by_keys: bool = False, order: View[Any] | None = None) -> View[Any]:
@@ -133,7 +148,7 @@ class Pipeline:
         if self.split in ("parts", "workers"):
             return self._of_parts()
         if self.split == "reader":
-            return self._batches(self._prepared(Given(partial(sample_again, self.options.dataset))))
+            return self._batches(self._prepared(Given()))
         if self.split == "none":
             return self._in_order(self._prepared(samples_of(self.options.dataset)))
         samples = as_view(self.options.dataset, "DataLoader")
@@ -141,8 +156,10 @@ class Pipeline:
             samples = self._prepared(samples)
             return self._in_order(shuffle(samples, self.seed) if self.options.shuffle else samples)
         samples = self._prepared(Samples(samples))
-        if order is None or self.options.batch_sampler is not None:
-            return self._batches(samples, order)
+        if order is None:
+            return self._batches(samples)
+        if self.options.batch_sampler is not None:
+            return AtLists(self._batches(samples), order)
         return self._in_order(AtKeys(samples, order))
 
     def _prepared(self, samples: View[Any]) -> View[Any]:
@@ -163,11 +180,11 @@ class Pipeline:
         drop_last = options.last == "discard"
         return self._finished(batch(samples, options.batch_size, drop_last, collate_fn=collate_fn))
 
-    def _batches(self, samples: View[Any], order: View[Any] | None = None) -> View[Any]:
-        """Return the view of the batches of an order. None: the indices are lists of keys, or keys."""
+    def _batches(self, samples: View[Any]) -> View[Any]:
+        """Return the view of the batches at lists of keys, or of the samples at keys."""
         is_batched = self.options.is_batched
         collate_fn = self._on_the_rest(self.collate_fn, is_batched)
-        return self._finished(Batches(samples, collate_fn, is_batched, order))
+        return self._finished(Batches(samples, collate_fn, is_batched))
 
     def _finished(self, items: View[Any]) -> View[Any]:
         f = self.options.batch_transform
@@ -181,10 +198,9 @@ class Pipeline:
         options, dataset = self.options, self.options.dataset
         if self.split == "workers":
             dataset = WorkerParts(dataset, max(options.num_workers, 1), self.start.introduce)
-        find = partial(sample_again, dataset) if self.split == "parts" else None
-        samples = self._prepared(Given(find))
+        samples = self._prepared(Given())
         blocks = Blocks(dataset, dataset.parts, options.batch_size, samples, self._batches(samples))
-        return InTurn(options, self.seed, blocks, self._batches(Given()), self.start)
+        return InTurn(self, blocks, self._batches(Given()))
 
     # ---------------------------------------------------------------- workers
 

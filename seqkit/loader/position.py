@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 from ..core.set_epoch import has_method
 from ..core.view import View
 from ..samplers.base import Sampler
-from .state import key_digest
+from .state_checks import key_digest
 
 __all__ = ["DrawnKeys", "Position", "Start", "load_sampler_state"]
 
@@ -53,6 +54,7 @@ class DrawnKeys(Iterator[Any]):
         # The key of the last batch that was read, and those of batches that were not read yet.
         self._waiting: deque[Any] | None = deque([None]) if remembers else None
         self._was_interrupted = False
+        self._ahead = 0  # keys that were drawn and not read yet
 
     def __next__(self) -> Any:
         if self._was_interrupted:
@@ -64,12 +66,14 @@ class DrawnKeys(Iterator[Any]):
         except KeyboardInterrupt:
             self._was_interrupted = True
             raise
+        self._ahead += 1
         if self._waiting is not None:
             self._waiting.append(key)
         return key
 
     def count(self, batches: int) -> None:
         """Notice that batches were read."""
+        self._ahead -= batches
         if self._waiting is not None:
             for _ in range(min(batches, len(self._waiting) - 1)):
                 self._waiting.popleft()
@@ -78,9 +82,16 @@ class DrawnKeys(Iterator[Any]):
         """Return the key of the last batch that was read."""
         return None if self._waiting is None else self._waiting[0]
 
-    def exhaust(self) -> None:
-        """Let the sampler notice the end of its epoch."""
-        deque(self._keys, maxlen=0)
+    def are_read(self) -> bool:
+        """Return whether all keys were read. The sampler is asked, because its `__len__` may be wrong.
+
+        It so notices the end of its epoch.
+        """
+        if self._ahead:
+            return False
+        found = list(islice(self._keys, 1))
+        self._keys = chain(found, self._keys) if found else self._keys
+        return not found
 
 
 @dataclass(eq=False)
@@ -101,6 +112,8 @@ class Position:
         The state of the sampler before the epoch.
     order : View or None
         The keys of all batches, if the sampler has a known order.
+    in_view : View or None
+        The keys that are a part of the view that is read: those of samples, unless the batches are given.
     keys : DrawnKeys or None
         The keys that are drawn as they are needed, otherwise or for persistent workers.
     has_digest : bool
@@ -119,6 +132,7 @@ class Position:
     is_exact: bool
     before: Any
     order: View[Any] | None
+    in_view: View[Any] | None
     keys: DrawnKeys | None
     has_digest: bool
     batch: int = 0
@@ -135,7 +149,14 @@ class Position:
 
     def is_over(self) -> bool:
         """Return whether everything was read."""
-        return self.ended or (self.is_exact and self.batch == self.length)
+        is_whole = self.is_exact and self.batch == self.length
+        return self.ended or (is_whole and (self.keys is None or self.keys.are_read()))
+
+    def advance(self, count: int) -> None:
+        """Count batches as read."""
+        self.batch += count
+        if self.keys is not None:
+            self.keys.count(count)
 
     def follow(self, before: Position | None) -> None:
         """Remember the position of the iterator before."""
@@ -143,18 +164,10 @@ class Position:
             self.earlier = before, before.batch
 
     def rival(self) -> Position | None:
-        """Return the position of the iterator before, if it was read since. Asked for once."""
-        earlier, self.earlier = self.earlier, None
-        if earlier is None or earlier[0].is_over() or earlier[0].batch == earlier[1]:
-            self.earlier = earlier
+        """Return the position of the iterator before, if it was read since."""
+        if self.earlier is None or self.earlier[0].batch == self.earlier[1]:
             return None
-        return earlier[0]
-
-    def advance(self, count: int) -> None:
-        """Count batches as read."""
-        self.batch += count
-        if self.keys is not None:
-            self.keys.count(count)
+        return self.earlier[0]
 
     def digest(self) -> str | None:
         """Return the digest of the last key that was read, if there is one."""

@@ -1,5 +1,6 @@
 """Observe an expression: its structure, its items, and the time that each view takes."""
 
+from ..core.lazy_imports import public_names
 from .debug import debug
 from .diagnosis import Diagnosis
 from .explain import Explanation, explain
@@ -36,3 +37,5 @@ __all__ = [
     "verify",
     "watch",
 ]
+
+__dir__ = public_names(__name__)

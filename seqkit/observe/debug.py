@@ -65,7 +65,7 @@ def debug(
     1 b
     'abc'
     """
-    check_callable(func, "debug: func")
+    check_callable(func, "debug: func", ("index", "item"))
     check_callable(clock, "debug: clock")
     max_calls = optional_int(max_calls, "debug: max_calls", least=0)
     max_rate = optional_number(max_rate, "debug: max_rate", "calls per second")

@@ -165,6 +165,8 @@ def preview(
     max_seconds = optional_number(max_seconds, "preview: max_seconds", "seconds")
     max_bytes = positive_int(max_bytes, "preview: max_bytes")
     check_callable(clock, "preview: clock")
+    if not isinstance(epochs, Iterable | None):
+        raise TypeError(f"preview: epochs must be numbers of epochs, such as (0, 1), got {epochs!r}")
     chosen = None if epochs is None else [int_at_least(e, "preview: epochs", 0) for e in epochs]
     budget = _Budget(clock, max_seconds, max_bytes)
     if isinstance(sequence, LoaderDisplay) and not hasattr(sequence, "view"):

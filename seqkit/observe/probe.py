@@ -30,9 +30,10 @@ __all__ = ["Event", "Probe", "Recording", "Sums", "Thread", "forget"]
 
 # What timing may cost: this share of the CPU time of the items.
 SHARE = 0.01
-# Every item is timed at first, and later at least one of so many. So many values of each view are described.
-SURE = 256
+# The first items are all timed, and more if this takes no longer. Later, at least one of so many is timed.
+SURE, MORE, MORE_S = 64, 256, 0.005
 SPARSEST = 100
+# So many values of each view are described.
 DESCRIBED = 8
 
 
@@ -141,8 +142,8 @@ class _Recorder:
         Whether the item that is being read is timed.
     below_s, below_cpu_s : float
         Time of the probes below the one that is being read.
-    cost_s : float
-        Time that timing the item took so far.
+    cost_s, spent_s : float
+        Time that timing took so far, of the item and of all.
     """
 
     recording: Recording
@@ -155,6 +156,7 @@ class _Recorder:
     cost_s: float = 0.0
     error: int = 0
     timed: int = 0
+    spent_s: float = 0.0
     to_skip: int = 0
     skipped: int = 0
     events: list[Event] = field(default_factory=list)
@@ -178,6 +180,7 @@ class _Recorder:
         self.described.clear()
         self.sums.clear()
         self.timed = self.to_skip = self.skipped = 0
+        self.spent_s = 0.0
 
     def begin(self) -> None:
         """Decide whether to time the next item."""
@@ -195,8 +198,9 @@ class _Recorder:
 
     def end(self, cpu_s: float) -> None:
         """Skip items if timing one costs much of its CPU time."""
-        cost_s, self.cost_s, self.timed = self.cost_s, 0.0, self.timed + 1
-        if self.timed < SURE:
+        cost_s, self.cost_s = self.cost_s, 0.0
+        self.timed, self.spent_s = self.timed + 1, self.spent_s + cost_s
+        if self.timed < SURE or (self.timed < MORE and self.spent_s < MORE_S):
             return
         mean = min(SPARSEST, cost_s / (SHARE * max(cpu_s, 1e-9)))
         # Not every kth item, because items may have a rhythm of their own.

@@ -116,14 +116,15 @@ def _best(measured: Measured, budget: WorkerBudget, workers: int | None) -> Spee
         return Speed("thread" if cost.sleep_share > 0.5 else "process", number, 0.0)
     if cost.items_per_s > 1 / SMALLEST_S:
         return Speed("inline", 0, cost.items_per_s)
-    sleeps = cost.sleep_share >= SLEEPS
+    sleeps, busy_cpus = cost.sleep_share >= SLEEPS, thread.items_per_s * cost.cpu_s
+    advantage = NOISE if sleeps else ADVANTAGE
     # Above nodes the trial is unjust to processes, which read in long jobs. There, threads must use more than
     # one CPU.
-    has_one_cpu = not sleeps and thread.items_per_s * cost.cpu_s < 1.2
-    advantage = NOISE if sleeps else ADVANTAGE
-    if measured.is_above_nodes and has_one_cpu:
+    if measured.is_above_nodes and not sleeps and busy_cpus < 1.2:
         advantage = 1 / 1.5
-    if measured.holds_lock:  # a short trial counts too few items of processes
+    # A short trial counts too few items of processes. Sleeping threads that all together keep one CPU busy
+    # wait for the lock.
+    if measured.holds_lock or (sleeps and 0.5 < busy_cpus < 1.2):
         advantage = 1 / NOISE
     best = process if process and process.items_per_s > advantage * thread.items_per_s else thread
     # Workers that are not faster still work while the consumer does. That is not worth it for tiny items.

@@ -69,12 +69,12 @@ def cost_of(view: View[Any], start: int, seconds: float) -> tuple[Cost, int]:
 
     begun = now()
     until = begun[0] + seconds
-    items, done, first, size = view._iter(plan_from(view, start)), 0, 0, 1
+    items, done, first, size, held = view._iter(plan_from(view, start)), 0, 0, 1, None
     set_clock(stood)
     try:
         while not done or perf_counter() < until:
             run_begun, run = perf_counter(), islice(items, size)
-            came, raised = _consumed(run if done >= SIZED else map(note_size, run))
+            came, raised, held = _consumed(run if done >= SIZED else map(note_size, run), held)
             done += came
             if raised is not None:
                 failed, done, error = failed + 1, done + 1, error or summary(raised.__cause__ or raised)
@@ -95,14 +95,19 @@ def cost_of(view: View[Any], start: int, seconds: float) -> tuple[Cost, int]:
     return cost, next_start(view, start, done)
 
 
-def _consumed(run: Iterator[Any]) -> tuple[int, Exception | None]:
-    """Read a run of items in C. Return how many came, and the error that ended it."""
+def _consumed(run: Iterator[Any], held: Any) -> tuple[int, Exception | None, Any]:
+    """Read a run of items in C. Return how many came, the error that ended it, and what holds the last item.
+
+    The last item of the run before is `held` meanwhile, as in a loop. Without it, the memory of large items
+    would go back to the system after each run.
+    """
     numbers = count()
+    numbered = zip(run, numbers, strict=False)
     try:
-        deque(zip(run, numbers, strict=False), maxlen=0)
+        deque(numbered, maxlen=0)
     except Exception as error:
-        return next(numbers), error
-    return next(numbers), None
+        return next(numbers), error, numbered
+    return next(numbers), None, numbered
 
 
 def lock_share_of(view: View[Any], start: int, seconds: float) -> tuple[float, int]:

@@ -6,18 +6,16 @@ from ..core.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from .batches import BatchSampler, InfiniteSampler
-    from .buckets import FixedBucketSampler, SortedBucketSampler
+    from .bucket_keys import ConstWidthBucket, ExpWidthBucket, LinearWidthBucket
     from .budget import BudgetBatchSampler, TokenBudgetBatchSampler
-    from .distributed import DistributedSampler, ShardedSampler, SplitSampler
-    from .order import (
-        FilterSampler,
-        IntervalSampler,
-        RandomSampler,
-        SequentialSampler,
-        SortedSampler,
-        SubsetRandomSampler,
-    )
-    from .schemes import ConstWidthBucket, ExpWidthBucket, LinearWidthBucket
+    from .distributed import DistributedSampler
+    from .fixed_buckets import FixedBucketSampler
+    from .random_order import RandomSampler, SubsetRandomSampler
+    from .sequential import FilterSampler, IntervalSampler, SequentialSampler
+    from .sharded import ShardedSampler
+    from .sorted import SortedSampler
+    from .sorted_buckets import SortedBucketSampler
+    from .splits import SplitSampler
     from .weighted import WeightedRandomSampler
 
 __all__ = [
@@ -45,18 +43,16 @@ __all__ = [
 # The module that defines each name, for `lazy_names`.
 _MODULES = {
     "batches": ("BatchSampler", "InfiniteSampler"),
-    "buckets": ("FixedBucketSampler", "SortedBucketSampler"),
+    "bucket_keys": ("ConstWidthBucket", "ExpWidthBucket", "LinearWidthBucket"),
     "budget": ("BudgetBatchSampler", "TokenBudgetBatchSampler"),
-    "distributed": ("DistributedSampler", "ShardedSampler", "SplitSampler"),
-    "order": (
-        "FilterSampler",
-        "IntervalSampler",
-        "RandomSampler",
-        "SequentialSampler",
-        "SortedSampler",
-        "SubsetRandomSampler",
-    ),
-    "schemes": ("ConstWidthBucket", "ExpWidthBucket", "LinearWidthBucket"),
+    "distributed": ("DistributedSampler",),
+    "fixed_buckets": ("FixedBucketSampler",),
+    "random_order": ("RandomSampler", "SubsetRandomSampler"),
+    "sequential": ("FilterSampler", "IntervalSampler", "SequentialSampler"),
+    "sharded": ("ShardedSampler",),
+    "sorted": ("SortedSampler",),
+    "sorted_buckets": ("SortedBucketSampler",),
+    "splits": ("SplitSampler",),
     "weighted": ("WeightedRandomSampler",),
 }
 if not TYPE_CHECKING:

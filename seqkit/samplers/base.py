@@ -9,43 +9,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from inspect import signature
 from itertools import islice
-from typing import Any, cast
+from typing import Any
 
-import numpy.typing as npt
-
-from ..core.arguments import check_iterable, int_at_least
+from ..core.arguments import int_at_least
 from ..core.display import facts_as_html
 from ..core.errors import brief
 from ..core.indices import Unsized
-from ..core.plain import plain
 from ..core.randomness import as_seed
 from ..core.set_epoch import epoch_of, has_method, takes_epoch
 from ..core.source import as_view
-from ..core.values import is_single
 from ..core.view import Ordered, View, is_measured, only_selects
-from ..views.smap.smap import smap
 
 __all__ = [
-    "NestedSampler",
-    "Order",
     "Sampler",
     "SeededSampler",
-    "as_key",
-    "check_keys",
-    "check_sequence",
+    "chain_of",
     "draw",
-    "keys_of",
     "order_of",
     "pass_epoch",
-    "sample_count",
+    "state_of",
     "whole_order",
 ]
-
-# Indices or keys that can be indexed.
-Order = Sequence[Any] | npt.NDArray[Any]
 
 _MOST_INDICES = 8  # shown in notebooks
 
@@ -67,6 +53,8 @@ class Sampler(Ordered, Iterable[Any]):
     """
 
     _epoch = 0  # also of a subclass whose `__init__` does not call this class
+    _covered: int | None = None  # the number of samples, if it was given a value for each of them
+    _counts = True  # False: iterating shows the next epoch of a loader, and does not count as one
 
     # A subclass may define a property or, where the order never changes, an attribute.
     @property
@@ -97,12 +85,12 @@ class Sampler(Ordered, Iterable[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         epoch = self.epoch
-        self._epoch = epoch + 1
+        self._epoch = epoch + self._counts
         return self._draw(epoch)
 
     def _draw(self, epoch: int) -> Iterator[Any]:
-        order: View[Any] = self.order
-        return iter(order.at_epoch(epoch))
+        order: Any = self.at_epoch(epoch)
+        return iter(order)
 
     def __bool__(self) -> bool:
         return True  # also without a length
@@ -201,82 +189,6 @@ class SeededSampler(Sampler):
         self.seed = as_seed(state["seed"], f"{type(self).__name__}: seed")
 
 
-class NestedSampler(Sampler):
-    """A sampler that reads another sampler and shares its epochs.
-
-    A subclass defines `at_epoch`, and `_drawn` for inner samplers whose order is not known in advance.
-    """
-
-    def __init__(self, sampler: Iterable[Any]) -> None:
-        check_iterable(sampler, f"{type(self).__name__}: sampler")
-        super().__init__()
-        self.sampler = sampler
-
-    @property
-    def order(self) -> View[Any] | None:
-        """The indices of epoch 0 as a view, or None if the inner sampler must be iterated to find out."""
-        return self.at_epoch(0)
-
-    @property
-    def epoch(self) -> int:
-        """Number of the epoch that the next `iter` reads: that of the inner sampler, if it counts epochs."""
-        own = epoch_of(self.sampler)
-        return self._epoch if own is None else own
-
-    def set_epoch(self, epoch: int) -> None:
-        """Set the number of the epoch that the next `iter` reads (0 or more), also of the inner sampler."""
-        super().set_epoch(epoch)
-        pass_epoch(self.sampler, epoch)
-
-    def _draw(self, epoch: int) -> Iterator[Any]:
-        order = order_of(self, epoch)
-        if order is None:
-            return self._drawn(draw(self.sampler, epoch, self._already_read(epoch)))
-        pass_epoch(self.sampler, epoch + 1)
-        return iter(order)
-
-    def _already_read(self, epoch: int) -> int:
-        """Return how many keys of the inner sampler are left out at the beginning of a resumed epoch."""
-        return 0
-
-    def _drawn(self, keys: Iterator[Any]) -> Iterator[Any]:
-        raise NotImplementedError(f"{type(self).__name__} must define _drawn(keys)")
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the number of the next epoch, and the state of the inner sampler if it has one."""
-        return {**super().state_dict(), "sampler": state_of(self.sampler)}
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        super()._restore(state)
-        if state["sampler"] is not None and has_method(self.sampler, "load_state_dict", state["sampler"]):
-            cast(Any, self.sampler).load_state_dict(state["sampler"])
-
-    def resume_after(self, state: Mapping[str, Any], read: int) -> int:
-        """Load the state of an epoch after `read` keys. Return how many keys the caller still has to skip.
-
-        Raises
-        ------
-        ValueError
-            In the middle of an epoch, if another number of processes shared it.
-        """
-        if read or state.get("place", (0, 0))[1]:
-            self._check_shares(state)
-        return super().resume_after(state, read)
-
-    def _check_shares(self, state: Any) -> None:
-        """Refuse a state of which a sampler inside shared the epoch with another number of processes."""
-        inner: Any = self
-        while isinstance(state, Mapping):
-            own = getattr(inner, "num_replicas", None)
-            if own is not None and state.get("num_replicas", own) != own:
-                raise ValueError(
-                    f"{type(self).__name__}: a state of {state['num_replicas']} processes resumes with as"
-                    f" many only, got num_replicas={own}. Resume it at the end of an epoch, or let"
-                    f" ShardedSampler share the {type(self).__name__}."
-                )
-            inner, state = getattr(inner, "sampler", None), state.get("sampler")
-
-
 def order_of(sampler: Any, epoch: int) -> View[Any] | None:
     """Return the keys of a sampler in an epoch as a view, or None if it must be iterated to find out.
 
@@ -337,57 +249,16 @@ def state_of(sampler: Any) -> Any:
     return sampler.state_dict() if has_method(sampler, "state_dict") else None
 
 
+def chain_of(sampler: Any) -> list[Any]:
+    """Return a sampler and the samplers inside it."""
+    found: list[Any] = []
+    while sampler is not None and len(found) < 16:
+        found.append(sampler)
+        sampler = getattr(sampler, "sampler", None)
+    return found
+
+
 def pass_epoch(sampler: Any, epoch: int) -> None:
     """Call ``sampler.set_epoch(epoch)`` if the sampler has that method."""
     if takes_epoch(sampler):
         sampler.set_epoch(epoch)
-
-
-def keys_of(indices: Order, who: str) -> View[Any]:
-    """Return given indices or keys as a view. They become plain Python values. A bool is not a key.
-
-    >>> import numpy as np
-    >>> list(keys_of(np.array([2, 0]), "SequentialSampler: indices"))
-    [2, 0]
-    """
-    check_sequence(indices, who)
-    return smap(partial(as_key, who), as_view(indices, who))
-
-
-def as_key(who: str, key: Any) -> Any:
-    """Return an index or key as a plain Python value. A bool is refused, because it would mean 0 or 1.
-
-    >>> import numpy as np
-    >>> as_key("SequentialSampler: indices", np.int32(2))
-    2
-    """
-    value = key if type(key) is int else plain(key)
-    if isinstance(value, bool):
-        raise TypeError(
-            f"{who} must be indices or keys, got {key!r}, a bool. Pass numpy.flatnonzero(mask) for a mask."
-        )
-    return value
-
-
-def check_keys(indices: Order, who: str) -> None:
-    """Refuse what is not a sequence of keys, such as a mask. A view is checked when it is read."""
-    check_sequence(indices, who)
-    if not isinstance(indices, View) and len(indices):
-        as_key(who, as_view(indices, who)._get(0))
-
-
-def sample_count(data_source: Any, who: str, name: str = "data_source") -> int:
-    """Return a number of samples, given as an int or as a data source with a length.
-
-    >>> sample_count("abc", "RandomSampler"), sample_count(4, "RandomSampler")
-    (3, 4)
-    """
-    if hasattr(data_source, "__len__") and not is_single(data_source):
-        return len(data_source)
-    return int_at_least(data_source, f"{who}: {name} (an int, or anything with len)", 0)
-
-
-def check_sequence(values: Any, who: str) -> None:
-    """Refuse an object that has no length or cannot be indexed."""
-    if not hasattr(values, "__len__") or not hasattr(values, "__getitem__"):
-        raise TypeError(f"{who} should be a sequence or an array, but got {values!r}")

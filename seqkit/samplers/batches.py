@@ -14,7 +14,8 @@ from ..core.plain import plain
 from ..core.view import View
 from ..views.batch import batch
 from ..views.cycle import cycle
-from .base import NestedSampler, Sampler, draw, order_of, pass_epoch
+from .base import Sampler, draw, order_of, pass_epoch
+from .nested import NestedSampler
 
 __all__ = ["BatchSampler", "InfiniteSampler", "Last", "whole_batches"]
 
@@ -88,9 +89,7 @@ class BatchSampler(NestedSampler):
         return batch(order, self.batch_size, self.last == "discard")
 
     def _drawn(self, keys: Iterator[Any]) -> Iterator[list[Any]]:
-        return self._batches(chain(self._carried, keys))
-
-    def _batches(self, keys: Iterator[Any]) -> Iterator[list[Any]]:
+        keys = chain(self._carried, keys)
         first: list[Any] = []
         while len(drawn := list(islice(keys, self.batch_size))) == self.batch_size:
             first = first or list(drawn)

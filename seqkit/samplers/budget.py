@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..core.arguments import as_flag, optional_number, positive_int
+from ..core.arguments import as_flag, number_at_least, optional_number, positive_int
 from ..core.plain import plain
 from ..core.source import Source, as_view, view
 from ..core.view import View
@@ -18,10 +18,11 @@ from ..views.gather.gather import gather
 from ..views.shuffle import shuffle
 from ..views.smap.smap import smap
 from ..views.split import split
-from .base import NestedSampler, as_key
 from .grouped import GroupedBatches, LastGroup
-from .lengths import as_length, as_lengths
-from .order import in_blocks
+from .keys import as_key
+from .lengths import as_lengths
+from .nested import NestedSampler
+from .random_order import in_blocks
 
 __all__ = ["BudgetBatchSampler", "TokenBudgetBatchSampler"]
 
@@ -98,41 +99,18 @@ class TokenBudgetBatchSampler(GroupedBatches):
         self.sort = as_flag(sort, "TokenBudgetBatchSampler: sort")
         self.shuffle = as_flag(shuffle, "TokenBudgetBatchSampler: shuffle")
         self._lengths = as_lengths(lengths, "TokenBudgetBatchSampler: lengths").max(axis=1)
+        self._covered = len(self._lengths)
         if _as_oversize(oversize, "TokenBudgetBatchSampler") == "error":
             self._check_sizes()
         in_order = np.sort(self._lengths) if self.sort else self._lengths
-        self._edges = np.fromiter(self._cuts(in_order.tolist()), np.int64)
+        groups = _groups(enumerate(in_order.tolist()), self.max_tokens, self.max_samples, self.multiple)
+        self._edges = np.cumsum([0, *map(len, groups)])
 
     def _check_sizes(self) -> None:
         too_long = self._lengths > self.max_tokens
         if too_long.any():
             sample = int(too_long.argmax())
-            raise ValueError(
-                f"TokenBudgetBatchSampler: lengths must be at most max_tokens={self.max_tokens}, got"
-                f" {self._lengths[sample]} for sample {sample}; oversize='alone' gives such samples batches"
-                " of their own"
-            )
-
-    def _cuts(self, lengths: list[float]) -> Iterator[int]:
-        """Yield the starts of the batches, and then the end of the last one."""
-        start, longest = 0, 0.0
-        for i, length in enumerate(lengths):
-            longest = max(longest, length)
-            while start < i and not self._fits(i + 1 - start, longest):
-                yield start
-                start += self._whole(i - start)
-                longest = max(lengths[start : i + 1])
-        while start < len(lengths):
-            yield start
-            start += self._whole(len(lengths) - start)
-        yield len(lengths)
-
-    def _fits(self, count: int, longest: float) -> bool:
-        return count <= self.max_samples and count * longest <= self.max_tokens
-
-    def _whole(self, count: int) -> int:
-        """Return how many of `count` samples make a batch."""
-        return count // self.multiple * self.multiple or count
+            raise _too_long(self, self._lengths[sample], f"sample {sample}")
 
     @property
     def batches(self) -> View[list[int]]:
@@ -219,25 +197,43 @@ class BudgetBatchSampler(NestedSampler):
         """Return None: the sampler must be iterated to find out where batches end."""
 
     def _drawn(self, keys: Iterator[Any]) -> Iterator[list[Any]]:
+        return _groups(self._with_lengths(keys), self.max_tokens, self.max_samples)
+
+    def _with_lengths(self, keys: Iterator[Any]) -> Iterator[tuple[Any, float]]:
         length_at = _lookup(self.lengths)
-        batch: list[Any] = []
-        longest = 0.0
         for key in map(partial(as_key, "BudgetBatchSampler: keys"), keys):
-            length = as_length(length_at(key), "BudgetBatchSampler: lengths")
+            length = number_at_least(length_at(key), "BudgetBatchSampler: lengths", 0)
             if length > self.max_tokens and self.oversize == "error":
-                raise ValueError(
-                    f"BudgetBatchSampler: lengths must be at most max_tokens={self.max_tokens}, got"
-                    f" {length} for"
-                    f" key {key!r}; oversize='alone' gives such samples batches of their own"
-                )
-            longest = max(longest, length)
-            full = len(batch) == self.max_samples or (len(batch) + 1) * longest > self.max_tokens
-            if batch and full:
-                yield batch
-                batch, longest = [], length
-            batch.append(key)
-        if batch:
-            yield batch
+                raise _too_long(self, length, f"key {key!r}")
+            yield key, length
+
+
+def _groups(
+    keys: Iterable[tuple[Any, float]], max_tokens: float, max_samples: float, multiple: int = 1
+) -> Iterator[list[Any]]:
+    """Group successive keys, as many as fit into a budget. Each key comes with its length.
+
+    Above `multiple` keys, a group has a multiple of them. The rest begins the next group.
+
+    >>> list(_groups(zip("abcde", [3, 9, 2, 8, 4]), max_tokens=18, max_samples=9))
+    [['a', 'b'], ['c', 'd'], ['e']]
+    """
+    group: list[Any] = []
+    lengths: list[float] = []
+    longest = 0.0
+    for key, length in keys:
+        longest = max(longest, length)
+        while group and (len(group) == max_samples or (len(group) + 1) * longest > max_tokens):
+            count = len(group) // multiple * multiple or len(group)
+            yield group[:count]
+            group, lengths = group[count:], lengths[count:]
+            longest = max([*lengths, length])
+        group.append(key)
+        lengths.append(length)
+    while group:
+        count = len(group) // multiple * multiple or len(group)
+        yield group[:count]
+        group = group[count:]
 
 
 def _lookup(lengths: Any) -> Callable[[Any], Any]:
@@ -255,6 +251,13 @@ def _as_limits(max_tokens: Any, max_samples: Any, who: str) -> tuple[float, floa
     optional_number(max_tokens, f"{who}: max_tokens", "tokens or seconds")
     samples = math.inf if max_samples is None else positive_int(max_samples, f"{who}: max_samples")
     return math.inf if max_tokens is None else plain(max_tokens), samples
+
+
+def _too_long(sampler: Any, length: float, sample: str) -> ValueError:
+    return ValueError(
+        f"{type(sampler).__name__}: lengths must be at most max_tokens={sampler.max_tokens}, got {length} for"
+        f" {sample}; oversize='alone' gives such samples batches of their own"
+    )
 
 
 def _as_oversize(oversize: Any, who: str) -> str:

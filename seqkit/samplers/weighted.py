@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..core.arguments import positive_int
-from ..core.values import numbers_of
+from ..core.arguments import as_bool, positive_int
 from ..core.view import View
 from .base import SeededSampler
-from .order import as_replacement, in_blocks
+from .lengths import as_lengths
+from .random_order import in_blocks
 
 __all__ = ["WeightedRandomSampler"]
 
@@ -64,7 +64,7 @@ class WeightedRandomSampler(SeededSampler):
         self, weights: Any, num_samples: int, replacement: bool = True, seed: int | None = None
     ) -> None:
         self.num_samples = positive_int(num_samples, "WeightedRandomSampler: num_samples")
-        self.replacement = as_replacement(replacement, "WeightedRandomSampler")
+        self.replacement = as_bool(replacement, "WeightedRandomSampler: replacement")
         super().__init__(seed)
         table = _as_weights(weights)
         drawable = np.count_nonzero(table)
@@ -74,6 +74,7 @@ class WeightedRandomSampler(SeededSampler):
                 f" only {drawable} weights are above 0"
             )
         self.weights = table
+        self._covered = len(table)
 
     def __len__(self) -> int:
         return self.num_samples
@@ -81,48 +82,31 @@ class WeightedRandomSampler(SeededSampler):
     @property
     def order(self) -> View[int]:
         """The indices of an epoch, as a view."""
-        drawn = _Repeated(self.weights) if self.replacement else partial(_once, self.weights)
-        size = 1024 if self.replacement else self.num_samples
+        drawn, size = partial(_once, self.weights), self.num_samples
+        if self.replacement:
+            # Scaled, so that no sum overflows.
+            drawn, size = partial(_repeatedly, np.cumsum(self.weights / self.weights.max())), 1024
         return in_blocks(drawn, self.num_samples, self.seed, "WeightedRandomSampler", size)
 
 
 def _as_weights(weights: Any) -> Floats:
     """Return the weights as an array of its own, checked."""
-    given = numbers_of(weights, "WeightedRandomSampler: weights")
-    if given.size and given.dtype.kind not in "biuf":
-        raise TypeError(
-            f"WeightedRandomSampler: weights must be a sequence of numbers, got {reprlib.repr(weights)}"
-        )
-    array = given.astype(np.float64)
-    if array.ndim != 1:
-        raise ValueError(
-            f"WeightedRandomSampler: weights must be one-dimensional, got {array.ndim} dimensions"
-        )
-    for unfit, rule in ((~np.isfinite(array), "be finite"), (array < 0, "not be negative")):
-        if unfit.any():
-            position = int(unfit.argmax())
-            raise ValueError(
-                f"WeightedRandomSampler: weights must {rule}, got {array[position]} at position {position}"
-            )
-    if not array.any():
+    table = as_lengths(weights, "WeightedRandomSampler: weights", "biuf")
+    if table.shape[1] != 1:
+        raise ValueError("WeightedRandomSampler: weights must be one-dimensional, got 2 dimensions")
+    if not table.any():
         raise ValueError(
             f"WeightedRandomSampler: at least one weight must be above 0, got {reprlib.repr(weights)}"
         )
-    return array
+    return table[:, 0].astype(np.float64)
 
 
-class _Repeated:
+def _repeatedly(sums: Floats, rng: np.random.Generator, count: int) -> list[int]:
     """Draw with replacement: find where random numbers fall among the running sums of the weights."""
-
-    def __init__(self, weights: Floats) -> None:
-        self.sums = np.cumsum(weights / weights.max())  # scaled, so that no sum overflows
-
-    def __call__(self, rng: np.random.Generator, count: int) -> list[int]:
-        points = rng.random(count) * self.sums[-1]
-        # Rounding may make a point equal to the last sum. It stands for the last index that has a weight.
-        points = np.minimum(points, np.nextafter(self.sums[-1], 0))
-        drawn: list[int] = np.searchsorted(self.sums, points, side="right").tolist()
-        return drawn
+    # Rounding may make a point equal to the last sum. It stands for the last index that has a weight.
+    points = np.minimum(rng.random(count) * sums[-1], np.nextafter(sums[-1], 0))
+    drawn: list[int] = np.searchsorted(sums, points, side="right").tolist()
+    return drawn
 
 
 def _once(weights: Floats, rng: np.random.Generator, count: int) -> list[int]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.arguments import check_callable
+from ..core.errors import brief
 from ..core.progress import Progress, Report, check_progress, reporting
 from ..core.source import as_view
 from ..core.view import View, name_of
@@ -78,7 +79,7 @@ def files(
     with reporting(progress, "files") as report:
         paths = found(name, "files", endings, report)
     if not paths:
-        kind = "" if suffixes is None else f" with a suffix of {list(endings)}"
+        kind = "" if suffixes is None else f" with a suffix of {brief(list(endings))}"
         raise FileNotFoundError(f"files: there is no file{kind} at {name!r}. Check the path or the pattern.")
     view = as_view(paths, "files")
     return view if read is None else smap(ReadFile(read), view)

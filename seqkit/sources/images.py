@@ -98,7 +98,7 @@ def read_image(path: str, mode: str | None = "RGB", *, frame: Frame = None) -> A
             return _frames(image, mode, frame)
     except Exception as error:
         if isinstance(error, UnidentifiedImageError):
-            error.add_note(OTHER_LIBRARY)
+            error.add_note(OTHER_LIBRARY.replace("Read", "read", 1))
         name_file(error, str(path))
         raise
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast, overload
@@ -100,7 +101,7 @@ class WithHandle:
         self._handles = handles
         self._read = read
         self._path = path
-        self.__name__ = name_of(read)
+        self.__name__ = name_of(read).removeprefix("_")
 
     def __call__(self, item: Any) -> Any:
         try:
@@ -176,7 +177,7 @@ class PerProcess(View[Any]):
         return (self._open_fn,)
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        return [name_of(self._open_fn)]
+        return [os.path.basename(self._path) if self._path else name_of(self._open_fn)]
 
 
 def open_sequence(open_fn: Callable[[], Any]) -> Any:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from ..collation.base import Place
+from ..collation.leaves import common_dtype, hold, padded, plain_arrays
 from ..core.display import facts_as_html, structure_as_text
 from .lanes import Row
 from .memory import BatchMemory
-from .padding import FillValue, as_array, fields, filled, full, group_of, like
+from .padding import FillValue, as_array, as_filler, fields, filled, group_of, like
 
 __all__ = ["Collation", "StreamBatch", "Unequal"]
 
@@ -108,6 +111,7 @@ def _shown(numbers: Any) -> str:
     return f"[{shown}, … {len(numbers)} in all]" if len(numbers) > _MOST_ROWS else f"[{shown}]"
 
 
+@dataclass
 class Collation:
     """Makes the batches of one epoch.
 
@@ -125,26 +129,24 @@ class Collation:
         How many chunks the stream with each id has, if that is known.
     """
 
-    def __init__(
-        self,
-        collate_fn: Callable[[list[Any]], Any] | None,
-        pad_value: Any,
-        unequal: Unequal,
-        time_first: bool,
-        chunks: list[int] | None = None,
-    ) -> None:
-        self._collate_fn = collate_fn
-        self._pad = FillValue(pad_value)
-        self._unequal = unequal
-        self._time_first = time_first
-        self._chunks = chunks
+    collate_fn: Callable[[list[Any]], Any] | None
+    pad_value: Any
+    unequal: Unequal
+    time_first: bool
+    chunks: list[int] | None = None
+
+    def __post_init__(self) -> None:
+        self._pad = FillValue(self.pad_value)
         self._memory = BatchMemory()
 
     def batch(self, rows: list[Row], form: Any) -> StreamBatch:
         """Return the batch of some rows. Rows of the padding value have a form that `form_of` returned."""
         values = [filled(form, self._pad) if row.number < 0 else row.value for row in rows]
         lengths = _lengths(values)  # before a collate function may change the chunks
-        data = self._stacked(values, self._pad) if self._collate_fn is None else self._collate_fn(values)
+        if self.collate_fn is None:
+            data = self._stacked(values, self._pad, Place("StreamLoader", batch="chunks"))
+        else:
+            data = self.collate_fn(values)
         chunk = np.array([row.chunk for row in rows])
         return StreamBatch(
             data,
@@ -155,36 +157,48 @@ class Collation:
             np.array([row.is_padding for row in rows]),
             None if lengths is None else np.where(chunk < 0, 0, lengths),
             None if lengths is None else max(lengths),
-            self._time_first,
-            None if self._chunks is None else np.array([row.chunk == self._last(row.id) for row in rows]),
+            self.time_first,
+            None if self.chunks is None else np.array([row.chunk == self._last(row.id) for row in rows]),
         )
 
     def _last(self, stream: int) -> int | None:
         """Return the number of the last chunk of a stream; None for a row of the padding value."""
-        assert self._chunks is not None
-        return None if stream < 0 else self._chunks[stream] - 1
+        assert self.chunks is not None
+        return None if stream < 0 else self.chunks[stream] - 1
 
-    def _stacked(self, values: list[Any], pad: FillValue) -> Any:
+    def _stacked(self, values: list[Any], pad: FillValue, place: Place) -> Any:
         first = values[0]
         if isinstance(first, dict):
             if any(not isinstance(value, dict) or value.keys() != first.keys() for value in values):
                 raise ValueError("StreamLoader: chunks of one batch are dicts with different keys")
-            return {key: self._stacked([value[key] for value in values], pad.of(key)) for key in first}
+            return {
+                key: self._stacked([value[key] for value in values], pad.of(key), place.item(key))
+                for key in first
+            }
         if isinstance(first, tuple):
             if any(not isinstance(value, tuple) or len(value) != len(first) for value in values):
                 raise ValueError("StreamLoader: chunks of one batch are tuples of different lengths")
             parts = zip(fields(first), zip(*values, strict=True), strict=True)
-            return like(first, [self._stacked(list(part), pad.of(field)) for field, part in parts])
-        arrays = [as_array(value) for value in values]
+            return like(
+                first,
+                [self._stacked(list(part), pad.of(field), place.item(field)) for field, part in parts],
+            )
+        arrays: list[Any] = [as_array(value) for value in values]
         groups = {"none" if array is None else group_of(array.dtype) for array in arrays}
         if "none" in groups or len(groups - {"O"}) > 1:
             return values  # numpy would turn numbers beside text into text
-        return self._stacked_arrays(arrays, pad)
+        typed = [array for array in arrays if array.size] or arrays
+        if groups != {"number"}:
+            return self._stacked_arrays(arrays, np.result_type(*typed), pad)
+        # An array would lose names of columns, units and masks, so they are refused. Padding has no names.
+        plain_arrays([value for value in values if type(value) is not np.ndarray], place)
+        dtype = common_dtype(typed, place)
+        hold(arrays, dtype, place)
+        return self._stacked_arrays(arrays, dtype, pad)
 
-    def _stacked_arrays(self, arrays: list[Any], pad: FillValue) -> Any:
-        axis = int(self._time_first and arrays[0].ndim > 0)
+    def _stacked_arrays(self, arrays: list[Any], dtype: np.dtype[Any], pad: FillValue) -> Any:
+        axis = int(self.time_first and arrays[0].ndim > 0)
         shape = arrays[0].shape
-        dtype = np.result_type(*[array for array in arrays if array.size] or arrays)
         if all(array.shape == shape for array in arrays):
             sizes = (*shape[:axis], len(arrays), *shape[axis:])
             return np.stack(arrays, axis, out=self._memory.empty(sizes, dtype))
@@ -193,16 +207,14 @@ class Collation:
             raise ValueError(
                 f"StreamLoader: chunks of one batch have shapes {shapes}. Only the first axis may differ"
             )
-        if self._unequal == "refuse":
+        if self.unequal == "refuse":
             raise ValueError(
                 f"StreamLoader: chunks of one batch have {shapes[0][0]} to {shapes[-1][0]} steps. Set"
                 " pad_value and"
                 " unequal='pad' to fill up the short ones, or pass a collate_fn"
             )
-        steps, rest = shapes[-1][0], shapes[0][1:]
-        together = full((len(arrays), steps, *rest), pad.value, dtype)
-        for row, array in zip(together, arrays, strict=True):
-            row[: len(array)] = array
+        filler = as_filler(pad.value, dtype)
+        together = padded(arrays, shapes[-1], filler.dtype, filler)
         return np.ascontiguousarray(together.swapaxes(0, 1)) if axis else together
 
 

@@ -175,18 +175,14 @@ class StreamsOfThread:
     opener : Opener
     patience_ns : int
         How long to move a reopened stream on before returning None.
-    is_ahead : bool
-        Whether the next chunk of a stream may be read while the consumer has this one. Then a stream must not
-        change this one: see `unshared`.
     """
 
-    def __init__(
-        self, order: Order | None, opener: Opener, patience_ns: int = sys.maxsize, is_ahead: bool = False
-    ) -> None:
+    def __init__(self, order: Order | None, opener: Opener, patience_ns: int = sys.maxsize) -> None:
         self._order = order
         self._opener = opener
         self._patience_ns = patience_ns
-        self._is_ahead = is_ahead
+        # Other chunks are read while the consumer has this one. Processes send copies.
+        self._copies = not in_process_worker()
         self._open: dict[int, _OpenPass] = {}
         self._over: dict[int, int] = {}  # number of an ended stream, and of its chunks
 
@@ -215,8 +211,7 @@ class StreamsOfThread:
         began = monotonic_ns()
         drawn = [self._draw(key, stream)]
         stream.wanted = None
-        value = unshared(drawn) if self._is_ahead else drawn[0]
-        return Found(value, monotonic_ns() - began)
+        return Found(unshared(drawn) if self._copies else drawn[0], monotonic_ns() - began)
 
     def _begin(self, key: Key) -> _OpenPass:
         if key.chunk >= self._over.get(key.number, sys.maxsize):
@@ -224,6 +219,11 @@ class StreamsOfThread:
         try:
             order = None if key.has_item else self._order
             stream = self._opener.open(key.item if order is None else order.item(key.number), key.chunk)
+            if any(stream.items is other.items for other in self._open.values()):
+                raise RuntimeError(
+                    "open_fn returned the iterator of another stream, which is still open. Return a new"
+                    " iterator each time."
+                )
         except BaseException as error:
             self._fail(key, key.chunk, error)
         self._open[key.number] = stream
@@ -297,9 +297,7 @@ class Chunks(View[Any]):
     def _get(self, i: Any) -> Any:
         streams = self._local.streams
         if streams is None:
-            is_ahead = not in_process_worker()  # processes send copies
-            streams = StreamsOfThread(self._order, self._opener, self._patience_ns, is_ahead)
-            self._local.streams = streams
+            streams = self._local.streams = StreamsOfThread(self._order, self._opener, self._patience_ns)
         key = Key(*i) if type(i) is tuple else Key(i >> CHUNK_BITS, i & ((1 << CHUNK_BITS) - 1))
         chunk, reader = self._being_read.get(key.number, (key.chunk, streams))
         if reader is not streams and chunk < key.chunk:  # opened again, the stream would be stuck again

@@ -9,9 +9,9 @@ from typing import Any, Literal
 from ..core.arguments import check_callable, int_at_least
 from ..core.renamed import renamed
 from ..core.source import as_view
-from ..core.view import in_order
 from ..prefetch import prefetch
 from ..views.smap.smap import smap
+from .chunks import Opener
 
 __all__ = ["count_chunks"]
 
@@ -60,12 +60,12 @@ def count_chunks(
     """
     check_callable(open_fn, "count_chunks: open_fn")
     nworkers = int_at_least(nworkers, "count_chunks: nworkers", 0)
-    counts = smap(partial(_count, open_fn), as_view(streams, "count_chunks"))
+    counts = smap(partial(_count, Opener(open_fn)), as_view(streams, "count_chunks"))
     if not nworkers:
         return list(counts)
     with prefetch(counts, nworkers, method) as counted:
         return list(counted)
 
 
-def _count(open_fn: Callable[..., Iterable[Any]], stream: Any) -> int:
-    return sum(1 for _ in in_order(open_fn(stream)))
+def _count(opener: Opener, stream: Any) -> int:
+    return sum(1 for _ in opener.open(stream, 0).items)

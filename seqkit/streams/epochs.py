@@ -45,7 +45,6 @@ class StreamEpochs:
         lengths: Any,
         batches_per_epoch: Any,
     ) -> None:
-        self._given = streams
         self.streams, self.n = _as_streams(streams)
         self.rank = int_at_least(rank, "StreamLoader: rank", 0)
         self.world_size = positive_int(world_size, "StreamLoader: world_size")

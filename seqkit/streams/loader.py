@@ -404,14 +404,8 @@ class StreamLoader(LoaderDisplay):
         ValueError
             If it is the state of another loader: of other streams, rows, padding, rank, world_size or seed.
         """
-        check_state(state)
-        takes_seed = self._seed_was_drawn and self._epochs.is_shuffled and state["seed"] is not None
-        for name, own in self._identity().items():
-            if state[name] != own and not (name == "seed" and takes_seed):
-                raise ValueError(
-                    f"StreamLoader: the state is of a loader with {name}={state[name]!r}, this one has"
-                    f" {own!r}"
-                )
+        takes_seed = self.draws_its_order()
+        check_state(state, self._identity(), takes_seed)
         if takes_seed:
             self.seed = state["seed"]
         self._epoch, self._latest = state["epoch"], None

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
+from ..collation.leaves import is_tensor
 from ..core.casting import holds
 
-__all__ = ["FillValue", "as_array", "fields", "filled", "form_of", "full", "group_of", "is_tensor", "like"]
+__all__ = ["FillValue", "as_array", "as_filler", "fields", "filled", "form_of", "group_of", "like"]
 
 _NUMBERS = "biufc"
 _TEXT: dict[str, type] = {"U": str, "T": str, "S": bytes}
@@ -45,8 +45,16 @@ def as_array(value: Any) -> npt.NDArray[Any] | None:
     >>> as_array([1, 2]), as_array([1, "b"]), as_array("b")
     (array([1, 2]), None, None)
     """
+    if type(value) is np.ndarray:
+        return value
     if isinstance(value, int | float | complex | np.generic) or hasattr(value, "__array__"):
-        return np.asarray(value)
+        try:
+            return np.asarray(value)
+        except Exception as error:  # of a tensor on a device, or of a type that numpy does not have
+            raise TypeError(
+                f"StreamLoader: numpy makes no array of a chunk of type {type(value).__name__}: {error}."
+                " Convert it in open_fn, or pass a collate_fn"
+            ) from error
     if not isinstance(value, list) or not (
         not value or isinstance(value[0], int | float | complex | np.number | np.bool_)
     ):
@@ -73,10 +81,14 @@ def like(value: tuple[Any, ...], parts: list[Any]) -> Any:
     return value._make(parts) if hasattr(value, "_make") else type(value)(parts)
 
 
-def is_tensor(value: Any) -> bool:
-    """Return whether a value is a tensor of PyTorch, without importing PyTorch."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Tensor)
+def each_leaf(f: Callable[[Any, FillValue], Any], value: Any, pad: FillValue) -> Any:
+    """Return a structure of dicts and tuples with ``f(leaf, its fill value)`` in place of each leaf."""
+    if isinstance(value, dict):
+        return {key: each_leaf(f, part, pad.of(key)) for key, part in value.items()}
+    if isinstance(value, tuple):
+        parts = zip(fields(value), value, strict=True)
+        return like(value, [each_leaf(f, part, pad.of(field)) for field, part in parts])
+    return f(value, pad)
 
 
 def form_of(chunk: Any) -> Any:
@@ -85,14 +97,14 @@ def form_of(chunk: Any) -> Any:
     >>> form_of({"x": np.ones((2, 1000)), "name": "a"})["x"].strides
     (0, 0)
     """
-    if isinstance(chunk, dict):
-        return {key: form_of(part) for key, part in chunk.items()}
-    if isinstance(chunk, tuple):
-        return like(chunk, [form_of(part) for part in chunk])
-    if is_tensor(chunk):
-        return chunk.new_empty(()).expand(chunk.shape)
-    array = as_array(chunk) if isinstance(chunk, np.ndarray | list) else None  # others may be costly
-    return chunk if array is None else np.broadcast_to(np.zeros((), array.dtype), array.shape)
+    return each_leaf(_form, chunk, FillValue(None))
+
+
+def _form(leaf: Any, pad: FillValue) -> Any:
+    if is_tensor(type(leaf)):
+        return leaf.new_empty(()).expand(leaf.shape)
+    array = as_array(leaf) if isinstance(leaf, np.ndarray | list) else None  # others may be costly
+    return leaf if array is None else np.broadcast_to(np.zeros((), array.dtype), array.shape)
 
 
 def filled(form: Any, pad: FillValue) -> Any:
@@ -105,26 +117,26 @@ def filled(form: Any, pad: FillValue) -> Any:
     >>> filled({"x": np.arange(3), "name": "a"}, FillValue({"x": 7, "name": ""}))
     {'x': array([7, 7, 7]), 'name': ''}
     """
-    if isinstance(form, dict):
-        return {key: filled(part, pad.of(key)) for key, part in form.items()}
-    if isinstance(form, tuple):
-        parts = zip(fields(form), form, strict=True)
-        return like(form, [filled(part, pad.of(field)) for field, part in parts])
-    if is_tensor(form):
-        return _full_tensor(form, pad.value)
-    array = as_array(form)
+    return each_leaf(_filled, form, pad)
+
+
+def _filled(leaf: Any, pad: FillValue) -> Any:
+    if is_tensor(type(leaf)):
+        return _full_tensor(leaf, pad.value)
+    array = as_array(leaf)
     if array is not None:
-        return full(array.shape, pad.value, array.dtype)
+        filler = as_filler(pad.value, array.dtype)
+        return np.full(array.shape, filler, filler.dtype)
     is_number = isinstance(pad.value, int | float | complex | np.number | np.bool_)
     return None if is_number and not pad.is_of_field else pad.value
 
 
-def full(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return an array full of a padding value. Unlike numpy, refuse a value that the type cannot hold.
+def as_filler(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return a padding value as an array without axes. Unlike numpy, refuse one that the type cannot hold.
 
     Types of text become as wide as the value.
 
-    >>> full((2,), float("nan"), np.dtype(np.int64))
+    >>> as_filler(float("nan"), np.dtype(np.int64))
     Traceback (most recent call last):
     ValueError: StreamLoader: chunks of int64 cannot hold pad_value=nan. Set one that they can ...
     """
@@ -132,7 +144,7 @@ def full(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> Any:
         dtype = np.result_type(dtype, np.asarray(value).dtype)
     if not _holds(dtype, value):
         _refuse(dtype, value)
-    return np.full(shape, value, dtype)
+    return np.full((), value, dtype)
 
 
 def _full_tensor(form: Any, value: Any) -> Any:

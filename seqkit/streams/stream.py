@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from functools import partial
 from itertools import islice
 from operator import itemgetter
 from typing import Any, Generic
@@ -12,12 +10,14 @@ from typing import Any, Generic
 import numpy as np
 
 from ..core.arguments import as_bool, check_callable, int_at_least, positive_int, refuse_async, refuse_set
-from ..core.errors import EvaluationError, fail
+from ..core.errors import EndOfSequence, EvaluationError
+from ..core.indices import UNKNOWN, Endless, Plan, each
 from ..core.iteration import Progress, is_one_shot, restarting
 from ..core.randomness import as_seed, node_key
 from ..core.renamed import renamed
 from ..core.set_epoch import listeners
-from ..core.view import T, U, View, in_order, is_measured, name_of
+from ..core.view import T, U, View, in_order, is_measured, name_of, walk
+from ..views.smap.smap import Smap
 
 __all__ = ["Stream", "shuffle_buffer"]
 
@@ -40,8 +40,10 @@ class Stream(Generic[T]):
     -----
     `iter` begins the pass of the source at once, so that a source which reads ahead can begin. An error of a
     function costs one item, and the next call of `next` goes on after it. An error of the source ends the
-    pass, unless its iterator goes on by itself, as those of views do. For an index, use `uniter`. For a
-    worker that reads ahead, use ``prefetch(uniter(stream), 1)``. Modelled on Gluon's ``DataStream``.
+    pass, unless its iterator goes on by itself, as those of views do. `batch` and `shuffle_buffer` hold
+    several items. So a source that fills one array again for each item must yield copies. For an index, use
+    `uniter`. For a worker that reads ahead, use ``prefetch(uniter(stream), 1)``. Modelled on Gluon's
+    ``DataStream``.
 
     Examples
     --------
@@ -49,6 +51,8 @@ class Stream(Generic[T]):
     >>> list(numbers), list(numbers.batch(2))
     ([1, 9, 25, 49, 81], [[1, 9], [25, 49], [81]])
     """
+
+    _step = ""  # what this stream does with the items of its source, for `repr`
 
     def __init__(self, source: Iterable[T] | Callable[[], Iterable[T]]) -> None:
         if isinstance(source, type) or not (isinstance(source, Iterable) or callable(source)):
@@ -62,6 +66,10 @@ class Stream(Generic[T]):
         self._epoch: int | None = None
 
     def __iter__(self) -> Iterator[T]:
+        return self._begin()
+
+    def _begin(self) -> Iterator[Any]:
+        """Begin a pass over the items of the source."""
         source = self._source
         if isinstance(source, View) and self._epoch is not None:
             source = source.at_epoch(self._epoch)
@@ -90,7 +98,7 @@ class Stream(Generic[T]):
         ['A', 'B']
         """
         check_callable(f, "smap: f")
-        return Stream(partial(_smap, f, 0, self))
+        return Stream(Smap(f, (_ByNumber(self),)))
 
     def filter(self, predicate: Callable[[T], Any]) -> Stream[T]:
         """Return a stream of the items that satisfy a predicate.
@@ -106,7 +114,7 @@ class Stream(Generic[T]):
         [3, 4]
         """
         check_callable(predicate, "filter: predicate")
-        return Stream(partial(_filter, predicate, self))
+        return _Filtered(predicate, self)
 
     def batch(
         self, k: int, drop_last: bool = False, *, collate_fn: Callable[[list[T]], Any] | None = None
@@ -134,7 +142,7 @@ class Stream(Generic[T]):
         """
         k = positive_int(k, "batch: k")
         check_callable(collate_fn, "batch: collate_fn", optional=True)
-        batches = Stream(partial(_batch, k, as_bool(drop_last, "batch: drop_last"), self))
+        batches = _Batched(k, as_bool(drop_last, "batch: drop_last"), self)
         return batches if collate_fn is None else batches.smap(collate_fn)
 
     def shuffle_buffer(self, size: int, seed: int | None = None, epoch: int = 0) -> Stream[T]:
@@ -144,6 +152,8 @@ class Stream(Generic[T]):
     @renamed(part="rank", parts="world_size")
     def split(self, rank: int, world_size: int) -> Stream[T]:
         """Return every `world_size`-th item, from item number `rank` on. Each part reads the whole source.
+
+        Functions of `smap` are called, and items of views are read, for the items of the part only.
 
         Raises
         ------
@@ -159,7 +169,7 @@ class Stream(Generic[T]):
         rank = int_at_least(rank, "split: rank", 0)
         if rank >= world_size:
             raise ValueError(f"split: rank must be below world_size {world_size}, got {rank}")
-        return Stream(partial(_split, rank, world_size, self))
+        return Stream(self._view()[rank::world_size])
 
     @renamed(count="n")
     def skip(self, n: int) -> Stream[T]:
@@ -179,20 +189,14 @@ class Stream(Generic[T]):
         [['C', 'D'], ['E']]
         """
         n = int_at_least(n, "skip: n", 0)
-        source, upstream = self._source, self._upstream()
-        if isinstance(source, View) and is_measured(source):
-            rest = Stream(source[n:])
-            rest._epoch = self._epoch
-            return rest
-        step, arguments = (source.func, source.args[:-1]) if isinstance(source, partial) else (None, ())
-        if upstream is not None and step is _smap:
-            f, first = arguments
-            return Stream(partial(_smap, f, first + n, upstream.skip(n)))
-        if upstream is not None and step is _batch:
-            return Stream(partial(_batch, *arguments, upstream.skip(arguments[0] * n)))
-        if upstream is not None and step is _split:
-            return Stream(partial(_split, *arguments, upstream.skip(arguments[1] * n)))
-        return Stream(partial(_skip, n, self))
+        return Stream(self._view()[n:])
+
+    def _view(self) -> View[Any]:
+        """Return the items as a view. Reading from a later item on leaves out work where that is possible."""
+        source = self._source
+        if type(self) is Stream and isinstance(source, View) and is_measured(source):
+            return source if self._epoch is None else source.at_epoch(self._epoch)
+        return _ByNumber(self)
 
     def set_epoch(self, epoch: int) -> None:
         """Let the following passes be those of epoch number `epoch` (0 or more).
@@ -214,20 +218,16 @@ class Stream(Generic[T]):
         False
         """
         self._epoch = int_at_least(epoch, "set_epoch: epoch", 0)
-        upstream = self._upstream()
-        for one in listeners(self._source if upstream is None else upstream):
-            one.set_epoch(self._epoch)
-
-    def _upstream(self) -> Stream[Any] | None:
-        """Return the stream that this one is a step of, or None."""
-        last = self._source.args[-1:] if isinstance(self._source, partial) else ()
-        return last[0] if last and isinstance(last[0], Stream) else None
+        source: Any = self._source
+        views = walk(source) if isinstance(source, View) else ()
+        for below in [view.stream for view in views if isinstance(view, _ByNumber)] or [source]:
+            for one in listeners(below):
+                one.set_epoch(self._epoch)
 
     def __repr__(self) -> str:
         source: Any = self._source
-        upstream = self._upstream()
-        if upstream is not None:
-            return f"Stream({name_of(source).strip('_')} of {upstream!r})"
+        if isinstance(source, View | Stream):
+            return f"Stream({self._step}{source!r})"
         return f"Stream({type(source).__name__ if isinstance(source, Iterable) else name_of(source)})"
 
 
@@ -277,169 +277,141 @@ def shuffle_buffer(
     return _Shuffled(size, number, epoch, source)
 
 
+# The steps that are no views. Each pass begins that of its source at once, and survives errors.
+
+
+class _Filtered(Stream[T]):
+    """The stream that `Stream.filter` returns."""
+
+    _step = "filter of "
+
+    def __init__(self, predicate: Callable[[T], Any], source: Stream[T]) -> None:
+        super().__init__(source)
+        self._predicate = predicate
+
+    def __iter__(self) -> Iterator[T]:
+        predicate, source = self._predicate, _ByNumber(self._source)
+        pairs = Smap(lambda item: (bool(predicate(item)), item), (source,), name="filter")
+        return map(itemgetter(1), filter(itemgetter(0), in_order(pairs)))
+
+
+class _Batched(Stream[Any]):
+    """The stream that `Stream.batch` returns."""
+
+    _step = "batch of "
+
+    def __init__(self, k: int, drop_last: bool, source: Stream[Any]) -> None:
+        super().__init__(source)
+        self._k = k
+        self._drop_last = drop_last
+
+    def __iter__(self) -> Iterator[Any]:
+        source, k = self._begin(), self._k
+        held: list[Any] = []  # kept after an error, for the next batch
+
+        def run(progress: Progress) -> Iterator[Any]:
+            nonlocal held
+            while True:
+                held.extend(islice(source, k - len(held)))
+                batch, held = held, []
+                if len(batch) == k or (batch and not self._drop_last):
+                    yield batch
+                if len(batch) < k:
+                    break
+            progress.done = True
+
+        return restarting(run)
+
+    @renamed(count="n")
+    def skip(self, n: int) -> Stream[Any]:
+        source: Any = self._source
+        return _Batched(self._k, self._drop_last, source.skip(int_at_least(n, "skip: n", 0) * self._k))
+
+
 class _Shuffled(Stream[T]):
     """The stream that `shuffle_buffer` returns."""
+
+    _step = "shuffle_buffer of "
 
     def __init__(self, size: int, seed: int, epoch: int, source: Stream[T]) -> None:
         super().__init__(source)
         self._size = size
         self._seed = seed
         self._epoch: int = epoch
-        self._buffered = source
 
     def __iter__(self) -> Iterator[T]:
-        return _shuffle_buffer(self._size, self._seed, self._epoch, self._buffered)
+        source, size = self._begin(), self._size
+        key = node_key("shuffle_buffer", self._seed, self._epoch, 0)
+        rng = np.random.Generator(np.random.Philox(key=key))
+        held: list[Any] = []
 
-    def __repr__(self) -> str:
-        return f"Stream(shuffle_buffer of {self._buffered!r})"
-
-
-# Each of these begins the pass of its source at once, and returns an iterator that survives errors.
-
-
-class _NewPass:
-    """Reads item i of a stream in a new pass, for an error of item i."""
-
-    def __init__(self, items: Iterable[Any], first: int) -> None:
-        self._items = items
-        self._first = first  # number of the first item
-
-    def _get(self, i: int) -> Any:
-        items, left = in_order(self._items), i - self._first
-        while True:
-            with suppress(EvaluationError):  # an item that fails has no number
-                item = next(items, _END)
-                if item is _END:
-                    raise IndexError(f"this pass of the stream has no item {i}")
-                if not left:
-                    return item
-                left -= 1
-
-
-class _Step:
-    """Stands for a step of a stream in its errors, as a view that computes item i in a new pass."""
-
-    def __init__(self, name: str, f: Callable[[Any], Any], items: Iterable[Any], first: int = 0) -> None:
-        self._name = name
-        self._f = f
-        self._items = _NewPass(items, first)
-
-    def _get(self, i: int) -> Any:
-        return self._f(self._items._get(i))
-
-    __getitem__ = _get
-
-    def _parts(self, i: int) -> list[tuple[_NewPass, list[int]]]:
-        return [(self._items, [i])]
-
-
-_END = object()
-
-
-def _skip(count: int, items: Iterable[Any]) -> Iterator[Any]:
-    source = in_order(items)
-    left = count
-
-    def run(progress: Progress) -> Iterator[Any]:
-        nonlocal left
-        while left:
-            left -= 1  # also for an item that fails
-            try:
-                with suppress(EvaluationError):
-                    next(source, None)
-            except KeyboardInterrupt:
-                left += 1
-                raise
-        yield from source
-        progress.done = True
-
-    return restarting(run)
-
-
-def _smap(f: Callable[[Any], Any], first: int, items: Iterable[Any], name: str = "smap") -> Iterator[Any]:
-    source, me = iter(items), _Step(name, f, items, first)
-
-    def run(progress: Progress) -> Iterator[Any]:
-        for item in progress.counted(source):
-            try:
-                value = f(item)
-            except Exception as error:
-                fail(me, first + progress.position - 1, error)
-            except BaseException:
-                progress.again(item)
-                raise
-            yield value
-        progress.done = True
-
-    return restarting(run)
-
-
-def _filter(predicate: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-    pairs = _smap(lambda item: (bool(predicate(item)), item), 0, items, "filter")
-    return map(itemgetter(1), filter(itemgetter(0), pairs))
-
-
-def _batch(k: int, drop_last: bool, items: Iterable[Any]) -> Iterator[Any]:
-    source = iter(items)
-    held: list[Any] = []  # kept after an error, for the next batch
-
-    def run(progress: Progress) -> Iterator[Any]:
-        nonlocal held
-        while True:
-            held.extend(islice(source, k - len(held)))
-            batch, held = held, []
-            if len(batch) == k or (batch and not drop_last):
-                yield batch
-            if len(batch) < k:
+        def run(progress: Progress) -> Iterator[T]:
+            held.extend(islice(source, size - len(held)))
+            while len(held) == size:
+                for place in rng.integers(size, size=256).tolist():
+                    try:
+                        item = next(source)
+                    except StopIteration:
+                        break
+                    held[place], item = item, held[place]
+                    yield item
+                else:
+                    continue
                 break
-        progress.done = True
+            rng.shuffle(held)
+            while held:
+                yield held.pop()
+            progress.done = True
 
-    return restarting(run)
+        return restarting(run)
 
 
-def _shuffle_buffer(size: int, seed: int, epoch: int, items: Iterable[Any]) -> Iterator[Any]:
-    source = iter(items)
-    rng = np.random.Generator(np.random.Philox(key=node_key("shuffle_buffer", seed, epoch, 0)))
-    held: list[Any] = []
+class _ByNumber(View[Any]):
+    """The items of a stream by number. Each iteration is a new pass, and so is each read of an item."""
 
-    def run(progress: Progress) -> Iterator[Any]:
-        held.extend(islice(source, size - len(held)))
-        while len(held) == size:
-            for place in rng.integers(size, size=256).tolist():
+    def __init__(self, stream: Any) -> None:
+        super().__init__((), UNKNOWN)
+        self.stream = stream
+
+    def _get(self, i: int) -> Any:
+        for item in self._iter(range(i, i + 1)):
+            return item
+        raise EndOfSequence(f"this pass of the stream has no item {i}")
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        items: Iterator[Any] = iter(self.stream)
+        if isinstance(plan, Endless):
+            return items
+        wanted, drawn = each(plan), 0
+        i = next(wanted, None)
+
+        def run(progress: Progress) -> Iterator[Any]:
+            nonlocal items, drawn, i
+            while i is not None:
+                if i < drawn:
+                    items, drawn = iter(self.stream), 0
+                number = drawn
                 try:
-                    item = next(source)
+                    item = next(items)
                 except StopIteration:
                     break
-                held[place], item = item, held[place]
-                yield item
-            else:
-                continue
-            break
-        rng.shuffle(held)
-        while held:
-            yield held.pop()
-        progress.done = True
+                except Exception as error:
+                    drawn += 1
+                    if number == i:
+                        i = next(wanted, None)
+                    elif isinstance(error, EvaluationError):
+                        continue  # the error of an item that is not wanted
+                    raise
+                drawn += 1
+                if number == i:
+                    i = next(wanted, None)
+                    yield item
+            progress.done = True
 
-    return restarting(run)
+        return restarting(run)
 
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return self
 
-def _split(part: int, parts: int, items: Iterable[Any]) -> Iterator[Any]:
-    source = iter(items)
-    number = -1
-
-    def run(progress: Progress) -> Iterator[Any]:
-        nonlocal number
-        while True:
-            number += 1  # a failing item has a number too
-            try:
-                item = next(source)
-            except StopIteration:
-                break
-            except KeyboardInterrupt:
-                number -= 1
-                raise
-            if number % parts == part:
-                yield item
-        progress.done = True
-
-    return restarting(run)
+    def _described(self, sources: list[str]) -> str:
+        return repr(self.stream)

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from .padding import is_tensor, like
+from ..collation.leaves import is_tensor
+from .padding import like
 
 __all__ = ["unshared"]
 
@@ -43,7 +44,7 @@ def _unshared(holder: Any, key: Any, is_shared: bool) -> Any:
     if isinstance(value, dict):
         return _with_parts(value, value.keys(), is_shared)
     if isinstance(value, list):
-        has_mutable = any(isinstance(part, _MUTABLE) or is_tensor(part) for part in value[:1])
+        has_mutable = any(isinstance(part, _MUTABLE) or is_tensor(type(part)) for part in value[:1])
         return _with_parts(value, range(len(value)) if has_mutable else (), is_shared)
     if isinstance(value, tuple):
         return like(value, [_unshared(value, place, is_shared) for place in range(len(value))])
@@ -51,7 +52,7 @@ def _unshared(holder: Any, key: Any, is_shared: bool) -> Any:
         return memoryview(bytes(value))
     if isinstance(value, bytearray | array.array):
         return copy.copy(value)
-    return value.clone() if is_tensor(value) else value
+    return value.clone() if is_tensor(type(value)) else value
 
 
 def _with_parts(value: Any, keys: Iterable[Any], is_shared: bool) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import cloudpickle
 
+from ..core.arguments import check_callable
 from ..core.view import View
 from . import copying, failing, laziness, reading, writing
 from .subject import Build, Dumps, Model, Reads, Subject, Writes, forms
@@ -73,6 +74,7 @@ def check_view(
     Traceback (most recent call last):
     AssertionError: length_is_that_of_the_list: len(view) is 2, must be 3 ...
     """
+    check_callable(build, "check_view: build", ("source",))
     if reads not in ("exact", "any", "ahead"):
         raise ValueError(f"check_view: reads must be 'exact', 'any' or 'ahead', got {reads!r}")
     if writes not in (None, True, False, "elsewhere"):

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import EvaluationError, errstate
-from ..core.view import View
+from ..core.view import View, walk
 from .reading import OPTIONAL_HOOKS, hidden
 from .sources import FailingSource, TwoArgumentsError, UnsizedSource, two_arguments
-from .subject import Subject, expect, needed, nodes, refused
+from .subject import Subject, expect, needed, refused
 
 __all__ = ["LAWS", "Failure", "by_index", "by_iteration"]
 
@@ -109,7 +109,7 @@ def errors_name_their_items(subject: Subject) -> None:
 def _expect_names(error: EvaluationError, view: View[Any], i: int, kind: type[Exception]) -> None:
     expect("error.__cause__ exists", error.__cause__ is not None, True)
     expect(f"{kind.__name__} in the text", kind.__name__ in str(error), True)
-    expect("error.view is part of the view", any(node is error.view for node in nodes(view)), True)
+    expect("error.view is part of the view", any(node is error.view for node in walk(view)), True)
     expect("ends of error.path", error.path[:1] + error.path[-1:], ((view, i), (error.view, error.index)))
 
 
@@ -184,7 +184,7 @@ def _length(subject: Subject, view: View[Any]) -> int | None:
 
 
 def _touches(view: View[Any], i: int, failing: Collection[int]) -> bool:
-    datas = [node._data for node in nodes(view) if hasattr(node, "_data")]
+    datas = [node._data for node in walk(view) if hasattr(node, "_data")]
     sources = [data for data in datas if isinstance(data, FailingSource)]
     return any(j in failing for data in sources for j in needed(view, i, data))
 

@@ -80,8 +80,8 @@ def needs_are_known_without_reading(subject: Subject) -> None:
             expect(f"indices that `_needs({i})` names and `_parts({i})` does not,", dict(surplus), {})
 
 
-def _indices(parts: Any) -> list[int]:
-    return [j for _, indices in parts for j in indices]
+def _indices(parts: Any) -> list[str]:
+    return [str(j) for _, indices in parts for j in indices]  # keys may be lists, which have no hash
 
 
 def parts_name_what_an_item_is_made_of(subject: Subject) -> None:

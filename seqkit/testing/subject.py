@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..core.source import Source
-from ..core.view import View
+from ..core.view import View, walk
 from .sources import NarrowSource
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
     "depth",
     "expect",
     "needed",
-    "nodes",
     "refused",
 ]
 
@@ -67,18 +66,9 @@ class Subject:
             close(built)
 
 
-def nodes(view: View[Any]) -> Iterator[View[Any]]:
-    """Yield every view of an expression, outermost first."""
-    pending = [view]
-    while pending:
-        node = pending.pop()
-        yield node
-        pending.extend(node._sources)
-
-
 def close(view: View[Any]) -> None:
     """Close the nodes of an expression that have workers."""
-    for node in nodes(view):
+    for node in walk(view):
         if hasattr(type(node), "close"):
             node.close()  # type: ignore[attr-defined]
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from ..core.view import walk
 from .reading import some_slices
-from .subject import Subject, expect, nodes, refused
+from .subject import Subject, expect, refused
 
 __all__ = ["LAWS"]
 
@@ -40,7 +41,7 @@ def _write(subject: Subject, key: Any, value: Any, wanted: Any) -> None:
         except TypeError as error:
             expect(f"view[{key}] can be written", False, bool(subject.writes))
             expect("text of the error says so", "does not support assignment" in str(error), True)
-            expect("text names a view", any(node._name in str(error) for node in nodes(view)), True)
+            expect("text names a view", any(node._name in str(error) for node in walk(view)), True)
             expect("the source after it", source, subject.items)
         else:
             expect(f"view[{key}] can be written", True, subject.writes is not False)

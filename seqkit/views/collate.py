@@ -8,10 +8,11 @@ from typing import Any, TypeVar, overload
 
 from ..core.arguments import check_sequences
 from ..core.indices import Indices, Plan
+from ..core.renamed import named_elsewhere
 from ..core.source import as_view
 from ..core.view import Indexable, T, U, V, View, sized
 from .bases.columns import Columns
-from .bases.side_by_side import SideBySide
+from .bases.side_by_side import SideBySide, warn_of_other_orders
 
 __all__ = ["Collate", "collate"]
 
@@ -37,6 +38,7 @@ def collate(
 def collate(sequences: Iterable[Indexable[Any]]) -> View[tuple[Any, ...]]: ...
 @overload
 def collate(**named: Indexable[Any]) -> View[dict[str, Any]]: ...
+@named_elsewhere()
 def collate(sequences: Any = None, **named: Any) -> View[Any]:
     """Return the view of tuples (or dicts) of the i-th items of several sequences.
 
@@ -90,6 +92,7 @@ def collate(sequences: Any = None, **named: Any) -> View[Any]:
 def _collated(sources: list[View[Any]], names: tuple[str, ...] | None) -> Collate:
     if not sources:
         raise ValueError("collate: at least one sequence is needed, got none")
+    warn_of_other_orders(sources, "collate")
     return sized(Collate(tuple(sources), names))
 
 

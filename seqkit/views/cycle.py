@@ -9,15 +9,21 @@ from typing import Any
 import numpy as np
 
 from ..core.arguments import optional_int
-from ..core.indices import UNBOUNDED, Endless, Indices, Length, Plan, Unsized, as_array
+from ..core.indices import UNBOUNDED, Endless, Indices, Length, Plan, as_array
 from ..core.once import cached
+from ..core.renamed import named_elsewhere
 from ..core.source import as_view
-from ..core.view import Indexable, T, View, sized
+from ..core.view import Indexable, T, View, needed_length, sized
 from .bases.selection import Selection
 
 __all__ = ["Cycle", "cycle"]
 
 
+@named_elsewhere(
+    times="limit, a number of items, or epochs(sequence, n)",
+    n="limit, a number of items, or epochs(sequence, n)",
+    count="limit, a number of items, or epochs(sequence, n)",
+)
 def cycle(sequence: Indexable[T], limit: int | None = None) -> View[T]:
     """Return the view of a sequence repeated without end, or up to `limit` items.
 
@@ -68,9 +74,7 @@ class Cycle(Selection):
 
     @cached
     def _period(self) -> int:
-        n = self._sources[0]._n
-        if isinstance(n, Unsized):
-            raise TypeError(f"cycle: the sequence needs a length, and has none: {n.reason}")
+        n = needed_length(self._sources[0], "cycle")
         if n == 0 and self._limit != 0:
             raise ValueError("cycle: the sequence is empty, so limit must be 0")
         return n

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Literal, TypeVar
 
-from ..core.arguments import refuse_async
+from ..core.arguments import check_callable
 from ..core.errors import EndOfSequence, EvaluationError, errstate, fail, seterr
 from ..core.indices import Indices, Plan, Unsized
 from ..core.iteration import surviving
@@ -42,7 +42,9 @@ def fallback(
     Raises
     ------
     TypeError
-        If `f` is neither callable nor one of the words, or `sequence` cannot be indexed.
+        If `f` is neither callable nor a word, or `sequence` cannot be indexed.
+    ValueError
+        For another word than these.
     EvaluationError
         With "replace", for an item if no item can be read. For an iterable that breaks, because nothing can
         be read after it.
@@ -69,12 +71,13 @@ def fallback(
     >>> sum(fallback(note, numbers)), failed
     (4, ["invalid literal for int() with base 10: 'two'"])
     """
-    refuse_async(f, "fallback: f")
+    if not isinstance(f, str):
+        check_callable(f, "fallback: f", ("error",), hint=". It comes first: fallback(f, sequence)")
+    elif f not in ("skip", "replace"):
+        raise ValueError(f"fallback: f must be callable, 'replace' or 'skip', got {f!r}")
     source = as_view(sequence, "fallback")
     if f == "skip":
-        return Filter(_is_read, Fallback(_missing, source), None)
-    if not callable(f) and f != "replace":
-        raise TypeError(f"fallback: f must be callable, 'replace' or 'skip', got {f!r}")
+        return Filter(is_read, Fallback(_missing, source), None)
     return Fallback(f, source)
 
 
@@ -86,7 +89,7 @@ def _missing(error: EvaluationError) -> type[Missing]:
     return Missing
 
 
-def _is_read(item: Any) -> bool:
+def is_read(item: Any) -> bool:
     return item is not Missing
 
 
@@ -161,7 +164,8 @@ class Fallback(View[Any]):
         return (self._f,) if callable(self._f) else ()
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        return [name_of(self._f) if callable(self._f) else repr(self._f), *sources]
+        word = "skip" if self._f is _missing else self._f
+        return [name_of(word) if callable(word) else repr(word), *sources]
 
 
 def _as_policy_says(error: EvaluationError) -> BaseException:

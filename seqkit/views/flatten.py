@@ -9,6 +9,7 @@ from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 
+from ..core.adapters import recognise
 from ..core.arguments import int_at_least
 from ..core.errors import EndOfSequence, fail
 from ..core.indices import (
@@ -25,6 +26,7 @@ from ..core.indices import (
 )
 from ..core.iteration import surviving
 from ..core.once import Deferred
+from ..core.renamed import named_elsewhere
 from ..core.source import as_view, owned
 from ..core.values import values_of
 from ..core.view import Indexable, T, View, in_order, is_measured, sized
@@ -34,6 +36,7 @@ from .bases.scanned import END, Scan, Scanned
 __all__ = ["Flatten", "flatten"]
 
 
+@named_elsewhere(sizes="lengths")
 def flatten(sequence: Indexable[Indexable[T]], lengths: Iterable[SupportsIndex] | None = None) -> View[T]:
     """Return the view of the items of all sequences in a sequence, one after another.
 
@@ -125,7 +128,7 @@ class FlattenScan(Scan):
                 raise
             self.lengths.append(length)
             self._read += 1
-            self._current, self._rest = drawn[0], iter(range(length))
+            self._current, self._rest = recognise(drawn[0], "flatten"), iter(range(length))
 
     def result(self) -> IndexArray:
         return np.cumsum(self.lengths, dtype=np.int64)
@@ -200,7 +203,7 @@ class Flatten(Scanned[Any]):
     def _size(self, which: int, item: Any) -> int:
         try:
             if len(self._sources) == 1:
-                return len(item)
+                return len(recognise(item, f"flatten: sequence {which}"))
             return int_at_least(item, f"flatten: lengths[{which}]", 0)
         except Exception as error:
             fail(self, which, error, f"measuring item {which} of the sequence")

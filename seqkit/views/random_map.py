@@ -12,6 +12,7 @@ from ..core.errors import fail
 from ..core.indices import Indices, Plan, as_list
 from ..core.iteration import each_with
 from ..core.randomness import as_name, as_seed, item_generator
+from ..core.renamed import named_elsewhere
 from ..core.source import as_view
 from ..core.view import Indexable, T, U, View, name_of
 from .bases.random import Random
@@ -19,6 +20,7 @@ from .bases.random import Random
 __all__ = ["RandomMap", "random_map"]
 
 
+@named_elsewhere(generator="seed", random_state="seed", rng="seed")
 def random_map(
     f: Callable[[T, np.random.Generator], U],
     sequence: Indexable[T],
@@ -59,11 +61,15 @@ def random_map(
 
     Examples
     --------
-    >>> noisy = random_map(lambda x, rng: x + rng.normal(), [0.0, 0.0], seed=0)
-    >>> noisy[1] == noisy[1], noisy[0] == noisy[1], noisy[0] == noisy.at_epoch(1)[0]
-    (True, False, False)
+    >>> def flip(word, rng):
+    ...     return word[::-1] if rng.random() < 0.5 else word
+    >>> flipped = random_map(flip, ["stop", "star", "drawer", "live"], seed=0)
+    >>> list(flipped), flipped[3], list(flipped.at_epoch(1))
+    (['pots', 'star', 'drawer', 'evil'], 'evil', ['pots', 'star', 'drawer', 'live'])
     """
-    check_callable(f, "random_map: f")
+    check_callable(
+        f, "random_map: f", ("item", "rng"), hint=". The function comes first: random_map(f, sequence)"
+    )
     return RandomMap(
         f,
         as_view(sequence, "random_map"),

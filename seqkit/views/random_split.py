@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..core.arguments import int_at_least
-from ..core.indices import Unsized, compact
+from ..core.indices import compact
 from ..core.processes import warn_of_drawn_seed
 from ..core.randomness import Permutation, as_seed, node_key
+from ..core.renamed import named_elsewhere
 from ..core.source import as_view
+from ..core.tracebacks import warn
 from ..core.values import values_of
-from ..core.view import Indexable, T, View
+from ..core.view import Indexable, T, View, needed_length
 from .bases.random import is_reordered
 
 __all__ = ["random_split"]
@@ -23,6 +26,15 @@ __all__ = ["random_split"]
 IntArray = npt.NDArray[np.int64]
 
 
+@named_elsewhere(
+    generator="seed",
+    random_state="seed",
+    rng="seed",
+    group="groups",
+    test_size="lengths, such as [0.8, 0.2]",
+    train_size="lengths, such as [0.8, 0.2]",
+    n_splits="lengths, such as [0.2] * 5",
+)
 def random_split(
     sequence: Indexable[T],
     lengths: Iterable[float],
@@ -34,7 +46,7 @@ def random_split(
     """Return views of random parts of a sequence. Each item is in exactly one part.
 
     The items of each part are chosen now and are the same in every epoch. Their order is random. No item is
-    read.
+    read. A part that has no items, although its length is not 0, is warned of.
 
     Parameters
     ----------
@@ -84,15 +96,16 @@ def random_split(
     (['a', 'b', 'b', 'c'], ['a', 'b', 'b', 'c'])
     """
     source = as_view(sequence, "random_split")
-    n = source._n
-    if isinstance(n, Unsized):
-        raise TypeError(f"random_split: the sequence needs a length, and has none: {n.reason}")
+    n = needed_length(source, "random_split")
     if is_reordered(source):
         raise ValueError(
             "random_split: the order of the sequence changes from epoch to epoch, because of a shuffle or mix"
             " below, so its parts would get other items. Split first, then shuffle or mix the parts."
         )
-    sizes = _sizes(lengths, n)
+    if isinstance(lengths, str | bytes):
+        raise TypeError(f"random_split: lengths must be ints or fractions, got {lengths!r}")
+    wanted = values_of(lengths, "random_split: lengths", "ints or fractions")
+    sizes = _sizes(wanted, n)
     # The key contains the length, so splitting a part again with the same seed is independent.
     number = as_seed(seed, "random_split: seed")
     warn_of_drawn_seed(number, "random_split", "test data of one are training data of another")
@@ -108,19 +121,30 @@ def random_split(
         owners = _deal_classes(codes[order], count, sizes)
     else:
         owners = np.repeat(np.arange(len(sizes)), sizes)
-    return tuple(source._take(compact(order[owners == part], n)) for part in range(len(sizes)))
+    parts = tuple(source._take(compact(order[owners == part], n)) for part in range(len(sizes)))
+    _warn_of_empty(parts, wanted, n)
+    return parts
 
 
-def _sizes(lengths: Iterable[float], n: int) -> list[int]:
+def _warn_of_empty(parts: Sequence[View[Any]], wanted: Sequence[Any], n: int) -> None:
+    """Warn of parts that should have items, and have none."""
+    for i, (part, length) in enumerate(zip(parts, wanted, strict=True)):
+        if n and length and not len(part):
+            warn(
+                f"random_split: part {i} of length {length} is empty, because there are too few items or"
+                f" groups: {n} items for {len(parts)} parts. Pass larger lengths, or smaller groups",
+                UserWarning,
+            )
+
+
+def _sizes(given: list[Any], n: int) -> list[int]:
     """Return the number of items of each part."""
-    if isinstance(lengths, str | bytes):
-        raise TypeError(f"random_split: lengths must be ints or fractions, got {lengths!r}")
-    given = values_of(lengths, "random_split: lengths", "ints or fractions")
     if all(hasattr(length, "__index__") for length in given):
         sizes = [int_at_least(length, "random_split: a length", 0) for length in given]
         if sum(sizes) != n:
             raise ValueError(
-                f"random_split: lengths must add up to {n}, got {sizes}, which make {sum(sizes)}"
+                f"random_split: lengths must add up to {n}, got {sizes}, which make {sum(sizes)}. Fractions,"
+                " such as 0.8 and 0.2, fit any length."
             )
         return sizes
     try:
@@ -142,6 +166,11 @@ def _sizes(lengths: Iterable[float], n: int) -> list[int]:
 
 def _codes(labels: Iterable[Any], n: int, what: str) -> tuple[IntArray, int]:
     """Return a number for the label of each item, equal for equal labels, and the number of labels."""
+    if isinstance(labels, str) and len(labels) != n:
+        raise TypeError(
+            f"random_split: {what} must be one label for each item, got {labels!r}. Pass the column, such as"
+            f" table[{labels!r}]."
+        )
     numbers: dict[Any, int] = {}
     values = values_of(labels, f"random_split: {what}", "hashable, one for each item: a sequence")
     try:
@@ -169,7 +198,7 @@ def _deal_groups(codes: IntArray, count: int, sizes: list[int], key: int) -> Int
         part = room.index(max(room))
         if any(fits):
             ticket = int(number) * sum(fits) >> 64
-            part = next(p for p, total in enumerate(np.cumsum(fits).tolist()) if ticket < total)
+            part = next(p for p, total in enumerate(accumulate(fits)) if ticket < total)
         room[part] -= size
         owner[group] = part
     return owner[codes]
@@ -194,7 +223,8 @@ def _shares(rows: IntArray, columns: IntArray) -> IntArray:
     exact = np.multiply.outer(rows, columns)
     total = max(int(rows.sum()), 1)
     table: IntArray = exact // total
-    may: list[set[int]] = [set(np.flatnonzero(row).tolist()) for row in exact % total]
+    # The columns of each row that may be rounded up, those with the largest remainder first.
+    may = [[c for c in np.argsort(-row, kind="stable").tolist() if row[c]] for row in exact % total]
     raised: list[set[int]] = [set() for _ in may]
     room = (columns - table.sum(axis=0)).tolist()
     for row, lacking in enumerate((rows - table.sum(axis=1)).tolist()):
@@ -205,15 +235,15 @@ def _shares(rows: IntArray, columns: IntArray) -> IntArray:
     return table
 
 
-def _raise_one(row: int, may: Sequence[set[int]], raised: Sequence[set[int]], room: list[int]) -> None:
+def _raise_one(row: int, may: Sequence[Sequence[int]], raised: Sequence[set[int]], room: list[int]) -> None:
     """Raise one number of a row, in a column that has room, perhaps after other rows have changed columns."""
     # For each reached column: the row that would raise it, and the column that this row would lower.
     came: dict[int, tuple[int, int | None]] = {}
     waiting: list[int] = []
 
     def reach(by: int, instead_of: int | None) -> None:
-        fresh = may[by] - raised[by] - came.keys()
-        waiting.extend(sorted(fresh, key=lambda column: -room[column]))
+        fresh = [column for column in may[by] if column not in raised[by] and column not in came]
+        waiting.extend(fresh)
         came.update(dict.fromkeys(fresh, (by, instead_of)))
 
     reach(row, None)

@@ -9,11 +9,13 @@ from typing import Any
 from ..core.arguments import optional_int
 from ..core.errors import brief
 from ..core.indices import UNBOUNDED, Indices
+from ..core.renamed import named_elsewhere
 from ..core.view import T, View
 
 __all__ = ["Repeat", "repeat"]
 
 
+@named_elsewhere(n="times", count="times")
 def repeat(value: T, times: int | None = None) -> View[T]:
     """Return the view in which each item is `value`.
 
@@ -44,6 +46,9 @@ def repeat(value: T, times: int | None = None) -> View[T]:
     --------
     >>> list(repeat("a", 3)), repeat(0)[10**12]
     (['a', 'a', 'a'], 0)
+    >>> import seqkit as sk
+    >>> list(sk.collate([["tom.png", "kitty.png"], repeat("cat")]))  # one label for all samples
+    [('tom.png', 'cat'), ('kitty.png', 'cat')]
     """
     return Repeat(value, optional_int(times, "repeat: times", least=0))
 

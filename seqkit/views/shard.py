@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from ..core.arguments import as_bool, int_at_least, positive_int
-from ..core.indices import Unsized
 from ..core.processes import warn_of_drawn_seed
+from ..core.renamed import named_elsewhere
 from ..core.source import as_view
-from ..core.view import Indexable, T, View
+from ..core.view import Indexable, T, View, needed_length
 from .bases.random import reorderings
 from .concatenate import concatenate
 
@@ -17,6 +17,7 @@ __all__ = ["Even", "as_even", "shard"]
 Even = Literal["pad", "drop"]
 
 
+@named_elsewhere(num_shards="world_size", num_replicas="world_size", n="world_size", index="rank")
 def shard(
     sequence: Indexable[T], rank: int, world_size: int, contiguous: bool = True, *, even: Even | None = None
 ) -> View[T]:
@@ -64,21 +65,30 @@ def shard(
     """
     source = as_view(sequence, "shard")
     world_size = positive_int(world_size, "shard: world_size")
-    rank = int_at_least(rank, "shard: rank", 0)
-    if rank >= world_size:
-        raise ValueError(f"shard: rank must be below world_size {world_size}, got {rank}")
+    rank = as_rank(rank, world_size, "shard", "world_size")
     contiguous = as_bool(contiguous, "shard: contiguous")
     even = as_even(even, "shard")
     for node in reorderings(source) if world_size > 1 else ():
         warn_of_drawn_seed(node._seed, f"shard: {node._name} below", "shares overlap and leave out items")
-    n = source._n
-    if isinstance(n, Unsized):
-        raise TypeError(f"shard: the sequence needs a length, and has none: {n.reason}")
+    n = needed_length(source, "shard")
     parts = [source._take(part) for part in _part(n, rank, world_size, contiguous, even)]
     share = parts[0] if len(parts) == 1 else concatenate(parts)
     if share is not source:
         share._is_share = True
     return share
+
+
+def as_rank(rank: Any, count: int, who: str, name_of_count: str) -> int:
+    """Return the number of one of several processes, checked.
+
+    >>> as_rank(3, 3, "shard", "world_size")
+    Traceback (most recent call last):
+    ValueError: shard: rank must be below world_size 3, got 3
+    """
+    number = int_at_least(rank, f"{who}: rank", 0)
+    if number >= count:
+        raise ValueError(f"{who}: rank must be below {name_of_count} {count}, got {number}")
+    return number
 
 
 def as_even(even: Any, who: str) -> Even | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from ..core.arguments import int_at_least
-from ..core.indices import Indices, Length, Unsized
+from ..core.indices import Indices, Length
 from ..core.once import cached
 from ..core.randomness import NumpyPermutation, Permutation, as_name, as_seed
 from ..core.renamed import named_elsewhere
 from ..core.source import as_view
-from ..core.view import Indexable, T, View, sized
+from ..core.view import Indexable, T, View, needed_length, sized
 from .bases.columns import selected
 from .bases.random import Random
 from .bases.selection import Selection
@@ -22,7 +22,10 @@ Order = Literal["keyed", "numpy"]
 
 
 @named_elsewhere(
-    buffer_size="no buffer: all items are shuffled, in constant memory", generator="seed", rng="seed"
+    buffer_size="it without: all items are shuffled, in constant memory",
+    generator="seed",
+    rng="seed",
+    random_state="seed",
 )
 def shuffle(
     sequence: Indexable[T],
@@ -73,10 +76,12 @@ def shuffle(
     Examples
     --------
     >>> order = shuffle(range(10), seed=0)
-    >>> sorted(order) == list(range(10)), order[3] == list(order)[3]
-    (True, True)
-    >>> shuffle(range(10**12), seed=0)[5] < 10**12
-    True
+    >>> list(order), order[3]
+    ([9, 7, 3, 0, 6, 5, 8, 1, 4, 2], 0)
+    >>> list(order.at_epoch(1))
+    [6, 9, 0, 8, 5, 2, 7, 4, 1, 3]
+    >>> shuffle(range(10**12), seed=0)[5]  # needs no table
+    797031384952
     >>> import numpy as np
     >>> list(shuffle(range(9), seed=0, order="numpy")) == np.random.default_rng(0).permutation(9).tolist()
     True
@@ -108,9 +113,7 @@ class Shuffle(Selection, Random):
         self._order: Order = order
 
     def _length(self) -> Length:
-        n = self._sources[0]._n
-        if isinstance(n, Unsized):
-            raise TypeError(f"shuffle: the sequence needs a length, and has none: {n.reason}")
+        n = needed_length(self._sources[0], "shuffle")
         if n >= 1 << 63:
             raise ValueError(f"shuffle: the sequence must be shorter than 2**63, got {n} items")
         return n

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.arguments import int_at_least, positive_int
-from ..core.indices import IndexArray, Indices, Unsized, as_array
+from ..core.indices import IndexArray, Indices, as_array
 from ..core.once import cached
 from ..core.randomness import Permutation, as_name, as_seed, node_key
+from ..core.renamed import named_elsewhere
 from ..core.source import as_view
 from ..core.values import is_single, values_of
-from ..core.view import Indexable, T, View
+from ..core.view import Indexable, T, View, needed_length
 from .bases.columns import selected
 from .bases.random import Random
 from .bases.selection import Selection
@@ -21,6 +22,15 @@ from .bases.selection import Selection
 __all__ = ["ShuffleGroups", "shuffle_groups"]
 
 
+@named_elsewhere(
+    group_size="group_sizes",
+    groups="group_sizes",
+    sizes="group_sizes",
+    buffer_size="groups_at_once",
+    generator="seed",
+    random_state="seed",
+    rng="seed",
+)
 def shuffle_groups(
     sequence: Indexable[T],
     group_sizes: int | Iterable[int] | None = None,
@@ -80,14 +90,13 @@ def shuffle_groups(
     ['a', 'a', 'b', 'b', 'b', 'c']
     """
     source = as_view(sequence, "shuffle_groups")
-    if isinstance(source._n, Unsized):
-        raise TypeError(f"shuffle_groups: the sequence needs a length, and has none: {source._n.reason}")
-    if source._n >= 1 << 63:
-        raise ValueError(f"shuffle_groups: the sequence must be shorter than 2**63, got {source._n} items")
+    n = needed_length(source, "shuffle_groups")
+    if n >= 1 << 63:
+        raise ValueError(f"shuffle_groups: the sequence must be shorter than 2**63, got {n} items")
     sizes = _own_sizes(source) if group_sizes is None else group_sizes
     return ShuffleGroups(
         source,
-        _bounds(sizes, source._n),
+        _bounds(sizes, n),
         as_seed(seed, "shuffle_groups: seed"),
         int_at_least(epoch, "shuffle_groups: epoch", 0),
         positive_int(groups_at_once, "shuffle_groups: groups_at_once"),

@@ -12,12 +12,13 @@ import numpy as np
 
 from ..core.arguments import int_at_least
 from ..core.errors import fail
-from ..core.indices import IndexArray, Unsized
+from ..core.indices import IndexArray
 from ..core.once import cached
 from ..core.plain import as_index
+from ..core.renamed import named_elsewhere
 from ..core.source import Source, as_view
 from ..core.values import by_position
-from ..core.view import Indexable, T, View, sized
+from ..core.view import Indexable, T, View, needed_length, sized
 from .bases.columns import Columns
 
 __all__ = ["Split", "split"]
@@ -31,6 +32,12 @@ def split(sequence: View[T], edges: Edges) -> View[View[T]]: ...
 def split(sequence: list[T], edges: Edges) -> View[list[T]]: ...
 @overload
 def split(sequence: Indexable[Any], edges: Edges) -> View[Any]: ...
+@named_elsewhere(
+    indices="edges",
+    sections="edges",
+    fractions="random_split, which takes fractions",
+    lengths="random_split, which takes lengths",
+)
 def split(sequence: Any, edges: Any) -> View[Any]:
     """Return the view of the parts of a sequence, cut at `edges`.
 
@@ -72,6 +79,10 @@ def split(sequence: Any, edges: Any) -> View[Any]:
     ['a', 'bcd', 'ef']
     >>> list(split("abcdef", [(0, 4), (2, 6), (9, 12)]))
     ['abcd', 'cdef', '']
+    >>> import numpy as np
+    >>> train, test = split(np.arange(10) ** 2, [8])
+    >>> test
+    array([64, 81])
     """
     return sized(Split(as_view(sequence, "split"), _listed(edges)))
 
@@ -127,7 +138,8 @@ def _range(start: int, stop: int, n: int) -> tuple[int, int]:
 
 def _unfit(edges: Any) -> TypeError:
     return TypeError(
-        f"split: edges must be an int, ints in order, or pairs (start, stop), got {reprlib.repr(edges)}"
+        f"split: edges must be an int, ints in order, or pairs (start, stop), got {reprlib.repr(edges)}."
+        " For fractions use random_split, or split(sequence, [int(fraction * len(sequence))])."
     )
 
 
@@ -142,9 +154,7 @@ class Split(Columns[Any]):
     @cached
     def _bounds(self) -> IndexArray:
         """An array with a row (start, stop) for each part."""
-        n = self._sources[0]._n
-        if isinstance(n, Unsized):
-            raise TypeError(f"split: the sequence needs a length, and has none: {n.reason}")
+        n = needed_length(self._sources[0], "split")
         return np.array(_bounds(self._edges, n), np.int64).reshape(-1, 2)
 
     def _length(self) -> int:

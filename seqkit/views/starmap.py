@@ -52,14 +52,14 @@ def starmap(f: Callable[..., Any], sequence: Indexable[Iterable[Any]], *, first:
 
     Examples
     --------
-    >>> list(starmap(pow, [(2, 3), (3, 2)]))
-    [8, 9]
-    >>> starmap(dict, [{"x": 1}])[0]
-    {'x': 1}
+    >>> list(starmap(lambda name, count: f"{count} {name}s", [("cat", 2), ("dog", 3)]))
+    ['2 cats', '3 dogs']
+    >>> starmap(lambda x, y: x + y, [{"x": 1, "y": 2}])[0]
+    3
     >>> list(starmap(str.upper, [("a", 0), ("b", 1)], first=True))
     [('A', 0), ('B', 1)]
     """
-    check_callable(f, "starmap: f")
+    check_callable(f, "starmap: f", hint=". The function comes first: starmap(f, sequence)")
     spread = First if as_bool(first, "starmap: first") else Spread
     return Smap(spread(f), (as_view(sequence, "starmap"),), name="starmap")
 

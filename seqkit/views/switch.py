@@ -55,6 +55,13 @@ def switch(condition: Indexable[object], x: Indexable[T], y: Indexable[U]) -> Vi
     --------
     >>> list(switch([True, False, 1, ""], "abcd", range(4)))
     ['a', 1, 'c', 3]
+
+    Only the selected item is computed, so no root of a negative number is drawn:
+
+    >>> import math, seqkit as sk
+    >>> values = [4, -1, 9]
+    >>> list(switch([x >= 0 for x in values], sk.smap(math.sqrt, values), sk.repeat(None)))
+    [2.0, None, 3.0]
     """
     return sized(Switch(tuple(as_view(s, "switch") for s in (condition, x, y))))
 
@@ -93,6 +100,9 @@ def case(selector: Indexable[SupportsIndex], *values: Indexable[T]) -> View[T]:
     --------
     >>> list(case([0, 1, 2, -1], "abcd", range(4), "ABCD"))
     ['a', 1, 'C', 'D']
+    >>> import seqkit as sk
+    >>> list(case(sk.cycle([0, 0, 1]), "abcdef", range(6)))  # every third item from a second source
+    ['a', 'b', 2, 'd', 'e', 5]
     """
     if not values:
         raise ValueError("case: at least one sequence to select from is needed, got none")

@@ -10,6 +10,7 @@ from ..core.errors import EndOfSequence, fail
 from ..core.indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_list
 from ..core.iteration import surviving
 from ..core.once import Deferred
+from ..core.renamed import named_elsewhere
 from ..core.source import as_view
 from ..core.view import Indexable, T, View, sized
 from .bases.groups import Group, Kept
@@ -17,6 +18,7 @@ from .bases.groups import Group, Kept
 __all__ = ["Unbatch", "unbatch"]
 
 
+@named_elsewhere(k="batch_size", n="batch_size", size="batch_size")
 def unbatch(
     sequence: Indexable[Indexable[T]], batch_size: int, last_batch_size: int | None = None
 ) -> View[T]:
@@ -53,6 +55,11 @@ def unbatch(
     --------
     >>> list(unbatch([[1, 2], [3, 4], [5]], 2))
     [1, 2, 3, 4, 5]
+    >>> import seqkit as sk
+    >>> pages = sk.smap(lambda page: [10 * page + row for row in range(10)], range(1000))
+    >>> rows = unbatch(pages, 10)
+    >>> len(rows), rows[5678]  # reads two pages
+    (10000, 5678)
     """
     batch_size = positive_int(batch_size, "unbatch: batch_size")
     last_batch_size = optional_int(last_batch_size, "unbatch: last_batch_size", least=0)

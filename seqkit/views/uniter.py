@@ -8,10 +8,11 @@ from contextlib import closing
 from itertools import islice
 from typing import Any, NoReturn
 
-from ..core.arguments import int_at_least, optional_int, positive_int, refuse_async
-from ..core.errors import EndOfSequence, fail, summary
+from ..core.arguments import int_at_least, is_table, optional_int, positive_int, refuse_async
+from ..core.errors import EndOfSequence, as_given, fail, summary
 from ..core.indices import UNKNOWN, Endless, Indices, Length, Plan, as_list
 from ..core.iteration import Progress, restarting
+from ..core.renamed import named_elsewhere
 from ..core.set_epoch import listeners
 from ..core.tracebacks import hide_frames
 from ..core.view import T, View, name_of
@@ -20,6 +21,7 @@ from .bases.passes import Passes, Stopped
 __all__ = ["Uniter", "uniter"]
 
 
+@named_elsewhere(length="size", n="size", maxsize="cache_size")
 def uniter(
     iterable: Iterable[T] | Callable[[], Iterable[T]],
     cache_size: int = 0,
@@ -57,10 +59,11 @@ def uniter(
 
     Notes
     -----
-    A forward access draws the skipped items, and a backward access all items before the index. A
-    batch of indices is read in ascending order. Each iteration is a pass of its own. One thread reads at a
-    time. Finished iterators are closed. After Ctrl-C, a new pass reads the interrupted item again. A one-shot
-    iterator cannot give it again, so reading the item raises. After ``uniter`` of SeqTools.
+    A forward access draws the skipped items, and a backward access all items before the index. A batch of
+    indices is read in ascending order. Each iteration is a pass of its own. One thread reads at a time.
+    Finished iterators are closed. Batches and threads hold several items, so an iterable that fills one array
+    again for each item must yield copies. After Ctrl-C, a new pass reads the interrupted item again. A
+    one-shot iterator cannot give it again, so reading the item raises. After ``uniter`` of SeqTools.
 
     Examples
     --------
@@ -73,7 +76,12 @@ def uniter(
     """
     if not isinstance(iterable, Iterable) and not callable(iterable):
         raise TypeError(
-            f"uniter: iterable must be iterable, or a function that returns an iterator, got {iterable!r}"
+            "uniter: iterable must be iterable, or a function that returns an iterator, got"
+            f" {as_given(iterable)}"
+        )
+    if is_table(iterable):
+        raise TypeError(
+            "uniter: iterating a table gives the names of its columns, not rows. Use view(table)."
         )
     refuse_async(iterable, "uniter: iterable")
     cache_size = int_at_least(cache_size, "uniter: cache_size", 0)

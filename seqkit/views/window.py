@@ -9,6 +9,7 @@ from ..core.arguments import Last, as_last, check_callable, positive_int
 from ..core.errors import EndOfSequence
 from ..core.indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_list, each
 from ..core.iteration import draw, first_error, surviving, until_the_end
+from ..core.renamed import named_elsewhere
 from ..core.source import as_view
 from ..core.view import Indexable, T, U, View, sized
 from .bases.grouped import Grouped
@@ -36,6 +37,18 @@ def window(
     pad: Any = None,
     collate_fn: Callable[[list[T]], U] = ...,
 ) -> View[U]: ...
+@named_elsewhere(
+    step="stride",
+    shift="stride",
+    hop="stride",
+    hop_length="stride",
+    window="size",
+    length="size",
+    block_size="size",
+    k="size",
+    n="size",
+    drop_last="last='discard', the default, or last='keep'",
+)
 def window(
     sequence: Any,
     size: int,
@@ -97,7 +110,7 @@ def window(
     size = positive_int(size, "window: size")
     stride = positive_int(stride, "window: stride")
     policy = as_last(last, "window: last", pad=pad, default="discard")
-    check_callable(collate_fn, "window: collate_fn", optional=True)
+    check_callable(collate_fn, "window: collate_fn", ("items",), optional=True)
     return sized(Window(as_view(sequence, "window"), size, stride, policy, pad, collate_fn))
 
 

@@ -19,7 +19,7 @@ from .measure import apart, table
 from .peers import installed, seqkit
 from .work import WORKERS, Unsuited, Work
 
-COUNT, CULPRIT, LIMIT_S = 100, 37, 10
+COUNT, CULPRIT, HUGE, LIMIT_S = 100, 37, 10**12, 10
 
 
 class Faulty:
@@ -77,6 +77,12 @@ def grain_iterator(workers: int = WORKERS) -> Any:
 
     dataset = grain_dataset().to_iter_dataset(grain.ReadOptions(0, 0))
     return iter(dataset.mp_prefetch(grain.MultiprocessingOptions(workers)))
+
+
+def grain_shuffle() -> Any:
+    import grain
+
+    return grain.MapDataset.range(HUGE).seed(0).shuffle()
 
 
 def torch_loader() -> Any:
@@ -154,6 +160,10 @@ ATTEMPTS: dict[str, dict[str, Callable[[], Any]]] = {
         "Grain": lambda: grain_dataset()[3],
         "SeqTools": lambda: seqtools_view()[3],
         "Hugging Face datasets": lambda: huggingface_rows()[3],
+    },
+    "index after a shuffle of 10**12 items": {
+        "seqkit": lambda: sk.shuffle(range(HUGE), seed=0)[3],
+        "Grain": lambda: grain_shuffle()[3],
     },
     "slice through prefetch": {
         "seqkit": lambda: seqkit_view(True)[1:3][0],

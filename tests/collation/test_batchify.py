@@ -663,8 +663,9 @@ def test_arrays_are_written_into_memory_from_empty() -> None:
     assert lie_there(Append(), rows) == [((1, 2), "int64")] * 2
 
 
-@pytest.mark.parametrize("kind", PROCESSES, ids=str)
-@pytest.mark.parametrize("collate_fn", [FIXED, LONGEST])
+@pytest.mark.parametrize(
+    ("kind", "collate_fn"), [*((kind, FIXED) for kind in PROCESSES), (FORK, LONGEST)], ids=str
+)
 def test_batches_lie_in_the_slot_of_a_worker(kind: Kind, collate_fn: Any) -> None:
     batches = sk.batch(sk.smap(sample, range(64)), 16, collate_fn=collate_fn)
     with kind.ahead(batches) as node:

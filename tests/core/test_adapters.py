@@ -160,7 +160,10 @@ def test_handles_of_pyarrow_are_refused_with_what_to_use(tmp_path: Path) -> None
         (lambda: {1, 2}, r"batch: a set has no order, got set. Use sorted\(s\)"),
         (lambda: frozenset([1]), r"batch: a set has no order, got frozenset"),
         (lambda: (i for i in "ab"), r"batch: a generator can be read only once .* Use list\(generator\)"),
-        (lambda: {"a": 1}, r"this dict has other keys, such as 'a'. Use list\(d.values\(\)\)"),
+        (
+            lambda: {"a": 1},
+            r"this dict has other keys, such as 'a'. For a dict of columns use collate\(d\), for a",
+        ),
         (lambda: UserDict({"a": 1}), "this UserDict has other keys"),
     ],
 )

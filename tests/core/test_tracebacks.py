@@ -292,7 +292,14 @@ def test_results_that_do_not_fit_name_the_number_to_set_and_the_line_that_reads(
 
 
 @pytest.mark.parametrize(
-    ("name", "ours"), [("map", "smap"), ("apply", "smap"), ("zip", "collate"), ("select", "gather")]
+    ("name", "ours"),
+    [
+        ("map", "smap"),
+        ("apply", "smap"),
+        ("zip", "collate"),
+        ("cache", "add_cache"),
+        ("set_epoch", "at_epoch"),
+    ],
 )
 def test_a_method_name_of_another_library_gets_a_hint_with_ours(name: str, ours: str) -> None:
     with pytest.raises(AttributeError) as caught:
@@ -303,6 +310,41 @@ def test_a_method_name_of_another_library_gets_a_hint_with_ours(name: str, ours:
     assert hasattr(sk.View, ours)
     assert not hasattr(sk.view([1]), name)
     assert name not in dir(sk.view([1]))
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("tolist", "list(view)"),
+        ("iloc", "view[i]"),
+        ("select", "gather for items by index, smap for a column. Views of collate(name=…) have columns"),
+    ],
+)
+def test_a_name_without_a_method_of_ours_gets_an_expression(name: str, advice: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(sk.view([1]), name)
+    assert str(caught.value) == f"source: no attribute {name!r}. Use {advice}."
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("map", "smap"),
+        ("zip", "collate"),
+        ("Dataloader", "DataLoader"),
+        ("StreamLoader", "streams.StreamLoader"),
+    ],
+)
+def test_a_function_name_of_another_library_gets_a_hint_with_ours(name: str, ours: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(sk, name)
+    assert str(caught.value) == f"module 'seqkit' has no attribute {name!r}. Use {ours!r}."
+
+
+def test_a_name_like_no_other_gets_no_hint() -> None:
+    for name in ("frobnicate", "_smap"):
+        with pytest.raises(AttributeError, match=f"has no attribute '{name}'$"):
+            getattr(sk, name)
 
 
 def test_views_have_no_getattr_because_it_slows_down_every_attribute() -> None:

@@ -597,7 +597,8 @@ def test_fancy_assignment_is_refused() -> None:
 )
 def test_sets_mappings_and_text_are_no_index_lists(key: Any) -> None:
     kind = type(key).__name__
-    with says(TypeError, f"smap: indices must be ints, slices, index arrays or boolean masks, got {kind}"):
+    text = f"smap: indices must be ints, slices, index arrays or boolean masks, got {kind}"
+    with pytest.raises(TypeError, match=f"^{text}($|. For a column use |. A view has one axis. )"):
         sk.smap(abs, [1, 2])[key]
 
 
@@ -893,3 +894,18 @@ def test_a_view_that_is_read_twice_at_each_level_is_searched_once(name: str) -> 
     for _ in range(100):  # 2**100 ways lead to the source
         view = sk.collate([view, view])
     assert SEARCHES[name](view) is not None
+
+
+def test_a_class_of_views_that_defines_getitem_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"^Reverse: a subclass of View defines _get, not __getitem__"):
+
+        class Reverse(sk.View[Any]):
+            def __getitem__(self, i: Any) -> Any:
+                return i
+
+
+def test_a_slice_needs_several_values() -> None:
+    items = [1, 2, 3]
+    with pytest.raises(TypeError, match=r"^source: a slice of 2 items needs as many values, got 5$"):
+        sk.view(items)[:2] = 5
+    assert items == [1, 2, 3]

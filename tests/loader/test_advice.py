@@ -227,10 +227,109 @@ def test_a_part_of_a_shuffle_is_warned_of_in_its_second_epoch(name: str) -> None
     assert not warnings_of(lambda: sk.epochs(PARTS[name](), 1))
 
 
+ITEMS = list(range(100))
+POSITIONS: dict[str, Any] = {
+    "slice as sampler": lambda: {"sampler": ORDER[:80]},
+    "slice in a sampler": lambda: {"sampler": samplers.SubsetRandomSampler(ORDER[:80], seed=0)},
+    "slice as indices": lambda: {"sampler": samplers.SequentialSampler(100, indices=ORDER[:80])},
+    "slice in batches": lambda: {"batch_sampler": samplers.BatchSampler(ORDER[:80], 10)},
+    "batches": lambda: {"batch_sampler": sk.batch(ORDER, 10)[:8]},
+    "range of a shuffle": lambda: {"dataset": ORDER, "sampler": range(80)},
+    "list of a shuffle": lambda: {"dataset": sk.smap(abs, ORDER), "sampler": [*range(80)]},
+    "filter of a shuffle": lambda: {
+        "dataset": ORDER,
+        "sampler": samplers.FilterSampler(lambda i: i < 80, ORDER),
+    },
+    "lengths of a shuffle": lambda: {
+        "dataset": ORDER,
+        "batch_sampler": samplers.FixedBucketSampler(ITEMS, 10, seed=0),
+    },
+    "weights of a shuffle": lambda: {
+        "dataset": ORDER,
+        "sampler": samplers.WeightedRandomSampler(ITEMS, 100, seed=0),
+    },
+    "keys of a shuffle": lambda: {"dataset": ORDER, "sampler": samplers.SortedSampler(ITEMS)},
+    "split of a shuffle": lambda: {"dataset": ORDER, "sampler": samplers.SplitSampler(100, 2, 0, seed=0)},
+}
+RIGHT_POSITIONS: dict[str, Any] = {
+    "order as sampler": lambda: {"sampler": ORDER},
+    "shares": lambda: {"sampler": sk.shard(ORDER, 0, 2)},
+    "fewer in each epoch": lambda: {"sampler": samplers.RandomSampler(100, num_samples=80, seed=0)},
+    "shuffled twice": lambda: {"dataset": ORDER, "sampler": samplers.RandomSampler(100, seed=0)},
+    "shares of a shuffle": lambda: {"dataset": ORDER, "sampler": samplers.DistributedSampler(100, 2, 0)},
+    "share of a shuffle": lambda: {"dataset": ORDER, "sampler": sk.shard(range(100), 0, 2)},
+    "whole range of a shuffle": lambda: {"dataset": ORDER, "sampler": range(100)},
+    "range of data": lambda: {"sampler": range(80)},
+    "lengths of data": lambda: {"batch_sampler": samplers.FixedBucketSampler(ITEMS, 10, seed=0)},
+}
+
+
+def read_three(options: dict[str, Any]) -> list[str]:
+    options = {"dataset": range(100), "batch_size": 1 if "batch_sampler" in options else 10, **options}
+    loader = Loader(**options)
+    return warnings_of(lambda: [list(loader) for _ in range(3)])
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+def test_positions_of_a_shuffle_are_warned_of_once(name: str) -> None:
+    (message,) = read_three(POSITIONS[name]())
+    assert "other items in each epoch" in message or "other samples stand there in each epoch" in message
+
+
+@pytest.mark.parametrize("name", RIGHT_POSITIONS)
+def test_positions_that_are_meant_are_not_warned_of(name: str) -> None:
+    assert not read_three(RIGHT_POSITIONS[name]())
+
+
 @pytest.mark.parametrize("name", WHOLE)
 def test_other_random_data_sets_are_not_warned_of(name: str) -> None:
     loader = Loader(WHOLE[name](), 10)
     assert not warnings_of(lambda: (list(loader), list(loader), sk.epochs(WHOLE[name](), 3)))
+
+
+# -------------------------------------------------------------------- iterators at their end
+
+
+class Once:
+    """A data set or sampler that gives one epoch only, without saying so."""
+
+    def __init__(self, keys: Any) -> None:
+        self.keys = iter(keys)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.keys
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_an_epoch_without_batches_after_another_one_is_warned_of_once(workers: int, by_hand: bool) -> None:
+    makers: Any = (
+        lambda: {"dataset": Once(range(8)), "batch_size": 2},
+        lambda: {"dataset": range(8), "sampler": Once(range(8)), "batch_size": 2},
+        lambda: {"dataset": range(8), "batch_sampler": Once([[0, 1], [2]])},
+    )
+    for make in makers:
+        loader = Loader(**make(), num_workers=workers, **({"method": "thread"} if workers else {}))
+        read: list[int] = []
+
+        def read_epochs(loader: Any = loader, read: list[int] = read) -> None:
+            for epoch in range(3):
+                if by_hand:
+                    loader.set_epoch(epoch)
+                read.append(len(list(loader)))
+
+        (message,) = warnings_of(read_epochs)
+        assert read[0] > 0
+        assert read[1:] == [0, 0]
+        assert "an epoch has no batches, although an earlier one had some. Does the" in message
+
+
+def test_epochs_that_are_empty_for_other_reasons_are_not_warned_of() -> None:
+    growing: list[int] = []
+    for loader in (Loader(growing, 2), Loader(range(2), 5, last_batch="rollover"), Loader(iter([]), 2)):
+        assert not warnings_of(lambda loader=loader: list(loader))
+    rolling = Loader(range(2), 5, last_batch="rollover")
+    assert not warnings_of(lambda: [len(list(rolling)) for _ in range(6)])
 
 
 # -------------------------------------------------------------------- parts by the number of a worker

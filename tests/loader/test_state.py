@@ -14,7 +14,8 @@ import pytest
 import seqkit as sk
 from seqkit.prefetch.consumer import Reader
 from seqkit.samplers import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
-from seqkit.samplers.distributed import DistributedSampler, SplitSampler
+from seqkit.samplers.distributed import DistributedSampler
+from seqkit.samplers.splits import SplitSampler
 from seqkit.samplers.weighted import WeightedRandomSampler
 from seqkit.testing import UnsizedSource
 from tests.helpers import InterruptsOnce
@@ -25,7 +26,9 @@ from .ways import WAYS
 N = 22
 
 every_way = pytest.mark.parametrize("way", WAYS)
-some_ways = pytest.mark.parametrize("way", WAYS[::2])
+some_ways = pytest.mark.parametrize(
+    "way", [*WAYS[:2], pytest.param(*WAYS[2].values, id="processes", marks=pytest.mark.stress)]
+)
 
 Loader = sk.DataLoader
 
@@ -677,8 +680,8 @@ class Struck:
     [
         ("shuffled", KeyboardInterrupt),
         ("random", ValueError),
-        ("weighted", KeyboardInterrupt),
-        ("batch sampler, rollover", ValueError),
+        pytest.param("weighted", KeyboardInterrupt, marks=pytest.mark.stress),
+        pytest.param("batch sampler, rollover", ValueError, marks=pytest.mark.stress),
         ("rollover", KeyboardInterrupt),
         pytest.param("rollover", ValueError, marks=pytest.mark.stress),
     ],
@@ -819,16 +822,16 @@ def test_ctrl_c_while_batches_are_passed_over_is_none_of_a_batch(strikes_at: int
 
     loader = Loader(Struck(), 2)
     loader.load_state_dict({**Loader(Struck(), 2).state_dict(), "batch": 2})
-    with pytest.raises(KeyboardInterrupt):
-        iter(loader)
-    assert loader.state_dict()["batch"] == 2
     epoch = iter(loader)
+    with pytest.raises(KeyboardInterrupt):
+        next(epoch)
+    assert loader.state_dict()["batch"] == 2
     assert plain([next(epoch)]) == [[4, 5]]
     assert loader.state_dict()["batch"] == 3
 
 
 @pytest.mark.parametrize("way", WAYS[1:])
-def test_an_error_of_worker_init_fn_while_samples_are_passed_over_begins_no_epoch(
+def test_an_error_of_worker_init_fn_while_samples_are_passed_over_is_no_batch(
     way: dict[str, Any],
 ) -> None:
     def begin(number: int) -> None:
@@ -837,7 +840,7 @@ def test_an_error_of_worker_init_fn_while_samples_are_passed_over_begins_no_epoc
     with Loader(Stream(), 4, worker_init_fn=begin, **way) as loader:
         loader.load_state_dict({**loader.state_dict(), "epoch": 3, "batch": 2})
         with pytest.raises(RuntimeError, match="no such device"):
-            iter(loader)
+            next(iter(loader))
         state = loader.state_dict()
         assert (state["epoch"], state["batch"]) == (3, 2)
 

@@ -65,6 +65,9 @@ def test_sleeping_items_get_threads_unless_processes_are_clearly_faster() -> Non
     asleep = cost(0.02, 0.018)
     assert chosen(asleep, ("thread", 18, 600), ("process", 18, 740)).method == "thread"  # this may be noise
     assert chosen(asleep, ("thread", 18, 500), ("process", 18, 900)).method == "process"
+    # These threads keep one CPU busy, so they wait for the lock, and processes are faster in longer runs.
+    assert chosen(asleep, ("thread", 18, 450), ("process", 18, 460)).method == "process"
+    assert chosen(asleep, ("thread", 18, 200), ("process", 18, 230)).method == "thread"
 
 
 def test_tiny_items_get_no_workers() -> None:

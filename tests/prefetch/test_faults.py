@@ -939,7 +939,7 @@ SHOWERED = """
 
 @every_kind
 @pytest.mark.parametrize(
-    "times", [40, pytest.param(2000, marks=[pytest.mark.stress, pytest.mark.timeout(900)])]
+    "times", [20, pytest.param(2000, marks=[pytest.mark.stress, pytest.mark.timeout(900)])]
 )
 def test_ctrl_c_at_any_moment_neither_hangs_nor_mixes_up_items(
     kind: Kind, times: int, tmp_path: Path

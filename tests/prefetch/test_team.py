@@ -292,7 +292,7 @@ def test_workers_can_use_a_library_that_the_parent_has_used(library: str, tmp_pa
     assert ("workers are not forked" in err) != is_forked
 
 
-@pytest.mark.parametrize("threads", ["1", "2"])
+@pytest.mark.parametrize("threads", [pytest.param("1", marks=pytest.mark.stress), "2"])
 def test_workers_that_use_several_native_threads_are_not_forked_beside_openmp(
     threads: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,18 +73,33 @@ def reap_orphans(before: set[int]) -> None:
 
 
 def reap_workers_of_killed_servers(before: set[int]) -> None:
-    """Wait for dead workers whose fork server, the first of their group, is no more.
+    """Wait for dead workers whose template is no more.
 
-    One that has no CPU to end in time is killed, and then nobody but us waits for its workers.
+    A template that has no CPU to end in time is killed, and then only this process can wait for its workers.
+    A fresh template is the first process of a group. A forked one is in our group, but we forked none of its
+    workers.
     """
     for pid in children() - before:
-        if state(pid) == "Z" and state(os.getpgid(pid)) == "gone":
+        if state(pid) != "Z":
+            continue
+        group = os.getpgid(pid)
+        if state(group) == "gone" or (group == os.getpgrp() and pid not in _forked):
             os.waitpid(pid, 0)
+
+
+_forked: set[int] = set()
 
 
 def adopt_orphans() -> None:
     """Become the parent of what our children leave behind, so that it is found among ours."""
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+    fork = os.fork
+
+    def noted() -> int:
+        _forked.add(pid := fork())
+        return pid
+
+    os.fork = noted
 
 
 def children() -> set[int]:

@@ -109,8 +109,8 @@ def test_drop_last_is_the_same_as_even_drop():
 
 @pytest.mark.parametrize("make", [DistributedSampler, ShardedSampler])
 @pytest.mark.parametrize("rank", [-1, 3, 4, np.int64(3)])
-def test_a_rank_out_of_range_is_refused_in_the_words_of_torch(make, rank):
-    with pytest.raises(ValueError, match=rf"^Invalid rank .* for {make.__name__}: .* be in \[0, 2\]"):
+def test_a_rank_out_of_range_is_refused(make, rank):
+    with pytest.raises(ValueError, match=rf"^{make.__name__}: rank must be"):
         make(range(5), 3, rank)
 
 

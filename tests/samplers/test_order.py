@@ -204,8 +204,8 @@ def test_an_empty_source_gives_nothing(replacement):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"replacement": 1}, TypeError, "replacement should be a boolean value, but got replacement=1"),
-        ({"replacement": "no"}, TypeError, "replacement should be a boolean value"),
+        ({"replacement": 1}, TypeError, "replacement must be a bool, got 1"),
+        ({"replacement": "no"}, TypeError, "replacement must be a bool"),
         ({"num_samples": 0}, ValueError, "num_samples must be a positive int or None, got 0"),
         ({"num_samples": -1}, ValueError, "num_samples must be a positive int or None, got -1"),
         ({"num_samples": 2.5}, TypeError, "num_samples must be a positive int or None, got 2.5"),
@@ -343,6 +343,7 @@ def test_a_draw_at_either_end_is_of_an_index_with_weight(point, monkeypatch):
         assert list(WeightedRandomSampler(weights, 1)) == [drawable[-1] if point else drawable[0]]
 
 
+@pytest.mark.stress
 def test_more_weights_than_torch_can_have():
     n = 2**24 + 10
     weights = np.zeros(n, np.float32)
@@ -354,18 +355,18 @@ def test_more_weights_than_torch_can_have():
 @pytest.mark.parametrize(
     ("weights", "options", "error", "message"),
     [
-        ([1, -1.0, -2], {}, ValueError, "weights must not be negative, got -1.0 at position 1"),
-        ([1, np.nan], {}, ValueError, "weights must be finite, got nan at position 1"),
-        ([np.inf, 1], {}, ValueError, "weights must be finite, got inf at position 0"),
+        ([1, -1.0, -2], {}, ValueError, "weights must be at least 0, got -1.0 at position 1"),
+        ([1, np.nan], {}, ValueError, "weights must be at least 0, got nan at position 1"),
+        ([np.inf, 1], {}, ValueError, "weights must be at least 0, got inf at position 0"),
         ([0, 0], {}, ValueError, r"at least one weight must be above 0, got \[0, 0\]"),
         ([], {}, ValueError, "at least one weight must be above 0"),
         ([[1, 2]], {}, ValueError, "weights must be one-dimensional, got 2 dimensions"),
-        (3, {}, ValueError, "weights must be one-dimensional, got 0 dimensions"),
-        ("abc", {}, TypeError, "weights must be a sequence of numbers, got 'abc'"),
+        (3, {}, TypeError, "weights must be numbers"),
+        ("abc", {}, TypeError, "weights must be numbers, .* got 'abc'"),
         ([1, None], {"num_samples": 1.5}, TypeError, "num_samples must be a positive int, got 1.5"),
         ([1], {"num_samples": 0}, ValueError, "num_samples must be a positive int, got 0"),
         ([1], {"num_samples": True}, TypeError, "num_samples must be a positive int, got True"),
-        ([1], {"replacement": 1}, TypeError, "replacement should be a boolean value"),
+        ([1], {"replacement": 1}, TypeError, "replacement must be a bool"),
         ([1, 0, 1], {"replacement": False}, ValueError, "num_samples=3 .* only 2 weights are above 0"),
         ([1], {"seed": -1}, ValueError, "seed must be an int of at least 0"),
     ],
@@ -815,7 +816,6 @@ SAMPLERS = [
 ]
 UNORDERED = [
     lambda: BatchSampler(RandomSampler(50, seed=1), 4, last="rollover"),
-    lambda: FixedBucketSampler(range(1, 40), 4, 3, shuffle=True, last="rollover", seed=1),
     lambda: ShardedSampler(BatchSampler(RandomSampler(50, seed=1), 4, last="rollover"), 3, 1, even=None),
 ]
 

@@ -641,6 +641,15 @@ def two(stream: int) -> Iterator[Any]:
         yield buffers[chunk % 2]
 
 
+SHARED = np.zeros(2, int)
+
+
+def shared_by_streams(stream: int) -> Iterator[Any]:
+    for chunk in range(6):
+        SHARED[:] = 10 * stream + chunk
+        yield SHARED
+
+
 def from_torch(stream: int) -> Iterator[Any]:
     torch = pytest.importorskip("torch")
     buffer = torch.zeros(2)
@@ -671,9 +680,22 @@ REFILLED: dict[str, Any] = {
 def test_a_stream_may_refill_its_buffer(name: str, workers: int, method: Any) -> None:
     loader = StreamLoader([0, 1], REFILLED[name], 2, workers, str, padding="stop", method=method)
     texts = [batch.data for batch in loader]
-    expected = [batch.data for batch in StreamLoader([0, 1], REFILLED[name], 2, 0, str, padding="stop")]
-    assert texts == expected
+    alone = [[repr(batch.data[0]) for batch in StreamLoader([k], REFILLED[name], 1, 0, list)] for k in (0, 1)]
+    assert texts == [f"[{first}, {second}]" for first, second in zip(*alone, strict=True)]
     assert len(set(texts)) == 6
+
+
+@pytest.mark.parametrize(("workers", "method"), [KINDS[0], KINDS[1], KINDS[4]])
+def test_streams_may_share_a_buffer(workers: int, method: Any) -> None:
+    loader = StreamLoader([0, 1], shared_by_streams, 2, workers, padding="stop", method=method)
+    assert [batch.data.tolist() for batch in loader] == [[[n, n], [10 + n, 10 + n]] for n in range(6)]
+
+
+@pytest.mark.parametrize(("workers", "method"), KINDS[:5])
+def test_chunks_that_the_consumer_keeps_are_not_overwritten(workers: int, method: Any) -> None:
+    open_fn = REFILLED["array in a dict"]
+    kept = list(StreamLoader([0, 1], open_fn, 2, workers, list, padding="stop", method=method))
+    assert [batch.data[1]["x"].tolist() for batch in kept] == [[chunk] * 2 for chunk in range(6)]
 
 
 def test_threads_do_not_copy_arrays_that_are_made_for_each_chunk() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -73,6 +73,49 @@ def test_arrays_of_numbers_and_of_text_are_not_joined() -> None:
     for one, other in ((number, text), (text, number), (number, time), (np.array([b"a"]), text)):
         found = first([one], [other], rows=2)
         assert [row.dtype for row in found] == [one.dtype, other.dtype]
+
+
+def pandas_table(**columns: Any) -> Any:
+    return pytest.importorskip("pandas").DataFrame(columns)
+
+
+LOST: dict[str, tuple[Callable[[], list[Any]], str]] = {
+    "mask": (lambda: [np.ma.masked_array([1, 2], [0, 1])] * 2, "is a masked array; fill it before"),
+    "order of columns": (lambda: [pandas_table(x=[1], y=[2]), pandas_table(y=[2], x=[1])], "has the names"),
+    "int beside float": (lambda: [np.array([2**60 + 1]), np.array([0.5])], "does not fit"),
+    "int beside float in a list": (lambda: [[2**60 + 1, 1], [0.5, 1]], "does not fit"),
+    "missing int": (
+        lambda: [pandas_table(x=[1, 2])["x"].astype("Int64").where([True, False])] * 2,
+        "missing",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_what_an_array_would_not_keep_is_refused(name: str) -> None:
+    make, text = LOST[name]
+    with pytest.raises((TypeError, ValueError), match=text):
+        first(*([chunk] for chunk in make()), rows=2)
+    with pytest.raises((TypeError, ValueError), match=rf"chunks\[\d\]\['x'\].*{text}"):
+        first(*([{"x": chunk}] for chunk in make()), rows=2)
+
+
+def test_ints_stay_ints() -> None:
+    data = first([np.array([2**60 + 1])], [np.array([1], np.uint64)], rows=2)
+    assert data.tolist() == [[2**60 + 1], [1]]
+    assert data.dtype == np.int64
+
+
+def test_tables_are_padded() -> None:
+    table = pandas_table(x=[1], y=[2])
+    assert first([table], pad_value=7).tolist() == [[[1, 2]], [[7, 7]]]
+
+
+def test_a_chunk_that_is_no_array_is_named() -> None:
+    torch = pytest.importorskip("torch")
+    for chunk in (torch.ones(2, dtype=torch.bfloat16), torch.ones(2, requires_grad=True)):
+        with pytest.raises(TypeError, match=r"numpy makes no array of a chunk of type Tensor: .* Convert it"):
+            first([chunk])
 
 
 def test_an_empty_list_does_not_turn_numbers_into_floats() -> None:

@@ -140,7 +140,7 @@ def test_endless_streams_go_on_too() -> None:
 
 def test_states_of_other_loaders_are_refused() -> None:
     loader = StreamLoader(LENGTHS, numbers, 3, pad_value=0)
-    with pytest.raises(TypeError, match="a state is a dict with version, epoch"):
+    with pytest.raises(TypeError, match="a state is a dict with version, seed, "):
         loader.load_state_dict({"epoch": 3})
     for name, other in {
         "batch_size": StreamLoader(LENGTHS, numbers, 2, pad_value=0),

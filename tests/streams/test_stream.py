@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain, count, islice
 from typing import Any
 
@@ -152,6 +153,55 @@ def test_streams_are_picklable_where_their_functions_are() -> None:
     assert list(pickle.loads(pickle.dumps(stream))) == list(stream)
 
 
+class SameGenerator:
+    """Gives one generator to all passes."""
+
+    def __init__(self) -> None:
+        self.items = squares()
+
+    def __iter__(self) -> Iterator[int]:
+        return self.items
+
+    def __call__(self, *_: Any) -> Iterator[int]:
+        return self.items
+
+
+PASSES: dict[str, Callable[[Any], Callable[[], Any]]] = {
+    "stream of a function": lambda given: partial(list, Stream(given.__call__)),
+    "stream of an iterable": lambda given: partial(list, Stream(given).smap(abs)),
+    "uniter": lambda given: partial(list, sk.uniter(given)),
+    "open_fn": lambda given: partial(list, StreamLoader([0], given, 1)),
+    "streams": lambda given: partial(list, StreamLoader(given, range, 2)),
+    "count_chunks": lambda given: partial(sk.streams.count_chunks, [0], given),
+    "data set": lambda given: partial(list, sk.DataLoader(given, 2)),
+    "data set of the reader": lambda given: partial(list, sk.DataLoader(given, 2, iterable_split="reader")),
+}
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_a_generator_that_has_ended_is_no_empty_pass(name: str) -> None:
+    read = PASSES[name](SameGenerator())
+    assert read()
+    with pytest.raises(RuntimeError, match="the generator has ended: an earlier pass has read it"):
+        read()
+
+
+def test_two_streams_cannot_have_one_iterator() -> None:
+    with pytest.raises(sk.EvaluationError, match="open_fn returned the iterator of another stream"):
+        list(StreamLoader([0, 1], SameGenerator(), 2))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_table_is_not_taken_for_an_iterable_of_its_columns(library: str) -> None:
+    table = pytest.importorskip(library).DataFrame({"x": [1, 2, 3]})
+    for stream in (Stream(table), Stream(lambda: table), Stream(table).smap(str), sk.uniter(table)):
+        with pytest.raises((TypeError, sk.EvaluationError), match="iterating a DataFrame gives its columns"):
+            list(stream)
+    assert len(list(Stream(sk.view(table)))) == 3
+    with pytest.raises(sk.EvaluationError, match="open_fn must return an iterable of chunks"):
+        sk.streams.count_chunks([0], lambda stream: table)
+
+
 def test_bad_arguments_are_refused() -> None:
     with pytest.raises(TypeError, match="source must be an iterable"):
         Stream(3)  # type: ignore[arg-type]
@@ -166,7 +216,7 @@ def test_bad_arguments_are_refused() -> None:
 
 
 def test_repr_shows_the_steps() -> None:
-    assert repr(Stream([1]).smap(abs).batch(2)) == "Stream(batch of Stream(smap of Stream(list)))"
+    assert repr(Stream([1]).smap(abs).batch(2)) == "Stream(batch of Stream(smap(abs, Stream(list))))"
     assert repr(Stream(squares)) == "Stream(squares)"
 
 
@@ -185,11 +235,27 @@ def test_a_failing_item_costs_a_batch_no_other_item() -> None:
     assert isinstance(read[1], sk.EvaluationError)
 
 
-def test_a_part_goes_on_after_a_failing_item() -> None:
-    for part, items in [(0, [0, 2, 6, 8]), (1, [1, 3, 5, 7])]:
-        read = drawn(iter(_failing_at(4, 9).split(part, 2)), Exception)
-        assert [item for item in read if isinstance(item, int)] == items
-        assert isinstance(read[2], sk.EvaluationError)
+@pytest.mark.parametrize("step", [lambda s: s, lambda s: s.filter(lambda x: x >= 0)])
+def test_a_failing_item_is_an_error_of_its_part(step: Any) -> None:
+    for part, items in [(0, [0, 2, "error", 6, 8]), (1, [1, 3, 5, 7])]:
+        read = drawn(iter(step(_failing_at(4, 9)).split(part, 2)), Exception)
+        assert ["error" if isinstance(item, sk.EvaluationError) else item for item in read] == items
+
+
+def test_a_part_calls_no_function_for_items_of_others() -> None:
+    called: list[int] = []
+    assert list(Stream(range(9)).smap(called.append).split(1, 3)) == [None] * 3
+    assert called == [1, 4, 7]
+
+
+def test_errors_of_the_source_come_in_every_part() -> None:
+    def broken() -> Iterator[int]:
+        yield from range(3)
+        raise OSError("socket closed")
+
+    for part in range(5):
+        with pytest.raises(OSError, match="socket closed"):
+            list(Stream(broken).smap(abs).split(part, 5))
 
 
 # -------------------------------------------------------------------- errors, skip, epochs
@@ -225,7 +291,7 @@ def test_the_hints_of_an_error_work(name: str) -> None:
     error = caught.value
     assert error.index == index
     assert error.inputs() == [item]
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(sk.EvaluationError, match="ZeroDivisionError"):
         error.view[index]
 
 
@@ -349,7 +415,7 @@ INTERRUPTED: list[Callable[[Stream[int], Callable[[int], int]], Stream[Any]]] = 
     lambda stream, f: stream.filter(lambda x: f(x) % 3 < 2),
     lambda stream, f: stream.smap(f).batch(3),
     lambda stream, f: stream.filter(lambda x: f(x) >= 0).skip(5),
-    lambda stream, f: stream.smap(f).split(1, 2),
+    lambda stream, f: stream.filter(lambda x: f(x) >= 0).split(1, 2),
     lambda stream, f: Stream(sk.smap(f, range(10))).filter(lambda x: x % 2),
 ]
 

@@ -50,7 +50,7 @@ def test_last_must_agree_with_drop_last_and_pad() -> None:
         sk.batch(range(4), 2, drop_last=True, last="keep")
     with says(ValueError, "batch: pad needs last='pad', got last='keep'"):
         sk.batch(range(4), 2, pad=0, last="keep")
-    with pytest.raises(TypeError, match=r"^batch: drop_last must be a bool, got <function stack"):
+    with pytest.raises(TypeError, match=r"^batch: drop_last must be a bool, got <stack>$"):
         sk.batch(range(5), 2, np.stack)  # type: ignore[call-overload]
     with says(TypeError, "batch: collate_fn must be callable or None, got 3"):
         sk.batch(range(4), 2, collate_fn=3)  # type: ignore[call-overload]
@@ -223,3 +223,9 @@ def test_batches_that_are_lists_or_tuples_can_be_written(kind: Any) -> None:
     view = sk.batch(items, 2, collate_fn=kind)
     view[0] = kind([8, 9])
     assert (items, view[0]) == ([8, 9, 3], kind([8, 9]))
+
+
+def test_arrays_that_cannot_be_stacked_are_named_with_their_shapes():
+    view = sk.batch([np.zeros(2), np.zeros(2), np.zeros(3)], 3, collate_fn=np.stack)
+    with pytest.raises(sk.EvaluationError, match=r"item 2 of the batch has shape \(3,\), item 0 has \(2,\)"):
+        view[0]

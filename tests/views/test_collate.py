@@ -290,3 +290,27 @@ def test_columns_that_cannot_be_selected_are_refused() -> None:
         sk.batch(points, 2, collate_fn=sum).select("x")
     with pytest.raises(TypeError, match="select: this filter has other items in each epoch"):
         sk.filter(bool, sk.shuffle(points, seed=0)).select("x")  # type: ignore[attr-defined]
+
+
+def doubled(seed: int, **options: Any) -> sk.View[Any]:
+    noisy = sk.random_map(lambda x, rng: 2 * x, range(20), seed=0)
+    return sk.shuffle(noisy, seed=seed, **options)
+
+
+@pytest.mark.parametrize("kind", ["collate", "smap"])
+def test_two_shuffles_with_one_seed_that_give_other_pairs_are_warned_of(kind: str) -> None:
+    def join(a: Any, b: Any) -> sk.View[Any]:
+        return sk.collate([a, b]) if kind == "collate" else sk.smap(lambda x, y: (x, y), a, b)
+
+    order = sk.shuffle(range(20), seed=1)
+    with pytest.warns(UserWarning, match="are shuffled with the same seed, but in different orders, because"):
+        join(order, doubled(1))
+    # The remedies, and pairs that are meant.
+    named = join(sk.shuffle(range(20), seed=1, name="x"), doubled(1, name="x"))
+    assert all(b == 2 * a for a, b in named.at_epoch(3))
+    together = sk.shuffle(join(range(20), sk.smap(lambda x: 2 * x, range(20))), seed=1)
+    assert all(b == 2 * a for a, b in together)
+    for other in (doubled(2), doubled(1, name="y"), range(20), sk.smap(abs, order), sk.shuffle(range(20), 1)):
+        join(order, other)
+    drawn = join(sk.shuffle(range(20), seed=1, order="numpy"), doubled(1, order="numpy"))
+    assert all(b == 2 * a for a, b in drawn)

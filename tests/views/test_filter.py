@@ -243,7 +243,8 @@ def test_what_is_random_beneath_is_scanned_anew_in_every_epoch():
 
 
 def test_unfit_arguments_are_refused():
-    with says(TypeError, "filter: predicate must be callable, got None"):
+    text = "filter: predicate must be callable, got None. It comes first: filter(predicate, sequence)"
+    with says(TypeError, text):
         sk.filter(None, [1])
     with says(
         TypeError,

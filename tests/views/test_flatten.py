@@ -32,6 +32,21 @@ def test_the_items_of_every_kind_of_sequence_follow_each_other():
     assert list(view._getmany([7, 0, 0, 3])) == ["g", "a", "a", "d"]
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("make", [flatten, lambda s: flatten(s, [3, 3]), lambda s: sk.unbatch(s, 3)])
+def test_tables_and_columns_in_a_sequence_are_read_by_position(library, make):
+    frame = pytest.importorskip(library).DataFrame({"x": [7, 8, 9]})
+    if library == "pandas":
+        frame.index = [2, 1, 0]
+    for inner, items in ((frame, [{"x": 7}, {"x": 8}, {"x": 9}]), (frame["x"], [7, 8, 9])):
+        for read in (
+            list,
+            lambda view: [view[i] for i in range(6)],
+            lambda view: view.__getitems__(range(6)),
+        ):
+            assert read(make([inner, inner])) == items * 2
+
+
 @pytest.mark.parametrize("nested", [[], [[]], [[], [], []]])
 def test_nothing_and_empty_sequences_make_an_empty_view(nested):
     assert list(flatten(nested)) == []

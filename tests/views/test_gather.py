@@ -52,7 +52,7 @@ def test_a_mask_must_fit() -> None:
         ("012", "gather: indexes must be ints, got '012'"),
         ([0.5], "gather: indexes must be ints, got [0.5]"),
         (["0"], "gather: indexes must be ints, got ['0']"),
-        (3, "gather: indexes must be a sequence of ints, got 3"),
+        (3, "gather: indexes must be a sequence of ints, got 3. For the first items use head(n)."),
         (None, "gather: indexes must be a sequence of ints, got None"),
         (np.zeros((2, 2), int), "gather: indexes must be one-dimensional, got 2 dimensions"),
         (np.array([0.0]), "gather: indexes must be ints, got float64 (array([0.]))"),

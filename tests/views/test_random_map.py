@@ -22,7 +22,8 @@ def draws(view: sk.View[Any]) -> list[int]:
 
 
 def test_a_function_must_be_callable_and_a_seed_an_int() -> None:
-    with says(TypeError, "random_map: f must be callable, got 3"):
+    text = "random_map: f must be callable, got 3. The function comes first: random_map(f, sequence)"
+    with says(TypeError, text):
         sk.random_map(3, [1])  # type: ignore[arg-type]
     with says(ValueError, "random_map: seed must be an int of at least 0 or None, got -2"):
         sk.random_map(draw, [1], seed=-2)

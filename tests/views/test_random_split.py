@@ -1,6 +1,7 @@
 """What is special about `random_split`: every item in just one part, by length, by group, by class."""
 
 import random
+import warnings
 from collections import Counter
 from itertools import chain, pairwise
 
@@ -44,13 +45,35 @@ def test_nothing_splits_into_nothing():
         (10, [1 / 3, 1 / 3, 1 / 3], [4, 3, 3]),
         (3, [0.5, 0.5], [2, 1]),
         (1000, [0.7, 0.2, 0.1], [700, 200, 100]),
-        (1, [0.1] * 10, [1] + [0] * 9),
         (7, [1.0, 0.0], [7, 0]),
     ],
 )
 def test_fractions_are_rounded_down_and_the_rest_dealt_in_turn(n, fractions, lengths):
     assert [len(part) for part in random_split(range(n), fractions, seed=1)] == lengths
     assert [len(part) for part in random_split(range(n), np.array(fractions), seed=1)] == lengths
+
+
+@pytest.mark.parametrize(
+    ("n", "lengths", "options", "empty"),
+    [
+        (1, [0.1] * 10, {}, 9),
+        (3, [0.9, 0.05, 0.05], {}, 2),
+        (5, [0.9, 0.1], {}, 1),
+        (8, [0.5, 0.5], {"groups": [0] * 8}, 1),
+        (6, [2, 2, 2], {"groups": [0] * 4 + [1] * 2}, 1),
+        (3, [3, 0], {}, 0),
+        (3, [1.0, 0.0], {}, 0),
+        (8, [0.5, 0.5], {"groups": [0] * 4 + [1] * 4}, 0),
+        (0, [0.8, 0.2], {}, 0),
+    ],
+)
+def test_a_part_that_should_have_items_and_has_none_is_warned_of(n, lengths, options, empty):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        parts = random_split(range(n), lengths, seed=0, **options)
+    assert sum(map(len, parts)) == n
+    assert len(found) == empty
+    assert all("is empty, because there are too few items or groups" in str(one.message) for one in found)
 
 
 def test_a_fraction_of_0_stays_empty():
@@ -144,6 +167,7 @@ def random_groups():
         yield number, n, groups.tolist(), fractions.tolist()
 
 
+@pytest.mark.filterwarnings("ignore:random_split. part .* is empty:UserWarning")
 @pytest.mark.parametrize(("seed", "n", "groups", "fractions"), list(random_groups()))
 def test_no_group_is_in_two_parts_and_no_part_too_long_by_a_group(seed, n, groups, fractions):
     wanted = [len(part) for part in random_split(range(n), fractions, seed=seed)]
@@ -209,6 +233,13 @@ def test_every_part_has_its_share_of_every_class_within_one_item(seed, n, classe
         assert all(abs(found[c] * n - totals[c] * len(part)) < n for c in totals)
 
 
+@pytest.mark.parametrize("members", [1, 2, 3, 4, 7])
+def test_a_small_class_is_rounded_to_the_nearest(members):
+    classes = [0] * members + [1] * (100 - members)
+    _, test = random_split(classes, [0.8, 0.2], seed=0, stratify=classes)
+    assert list(test).count(0) == round(members * 0.2)
+
+
 def test_within_a_class_items_are_assigned_at_random():
     classes = [0] * 30 + [1] * 10
     counts = Counter()
@@ -236,7 +267,11 @@ def test_thousands_of_classes_are_dealt_out():
 
 
 def test_unfit_arguments_are_refused():
-    with says(ValueError, "random_split: lengths must add up to 3, got [1, 1], which make 2"):
+    with says(
+        ValueError,
+        "random_split: lengths must add up to 3, got [1, 1], which make 2. Fractions, such as 0.8 and 0.2,"
+        " fit any length.",
+    ):
         random_split("abc", [1, 1])
     with says(ValueError, "random_split: a length must be an int of at least 0, got -1"):
         random_split("abc", [4, -1])
@@ -253,7 +288,9 @@ def test_unfit_arguments_are_refused():
     with says(ValueError, "random_split: pass either groups or stratify, not both"):
         random_split("abc", [3], groups="abc", stratify="abc")
     with says(ValueError, "random_split: groups must be as many as the items, 3, got 2"):
-        random_split("abc", [3], groups="ab")
+        random_split("abc", [3], groups=["a", "b"])
+    with pytest.raises(TypeError, match=r"got 'patient'. Pass the column, such as table\['patient'\].$"):
+        random_split("abc", [3], groups="patient")
     for classes in ([[], [], []], 5):
         with pytest.raises(TypeError, match="random_split: stratify must be hashable, one for each item: "):
             random_split("abc", [3], stratify=classes)

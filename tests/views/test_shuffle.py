@@ -20,7 +20,10 @@ from ..helpers import Naturals, says
 
 
 def test_a_sequence_without_length_cannot_be_shuffled() -> None:
-    with says(TypeError, "shuffle: the sequence needs a length, and has none: it never ends"):
+    with says(
+        TypeError,
+        "shuffle: the sequence needs a length, and has none: it never ends. Take a part of it with head(n).",
+    ):
         sk.shuffle(Naturals())
     with pytest.raises(TypeError, match="its end is only known once it is reached"):
         sk.shuffle(UnsizedSource("ab"))

@@ -51,6 +51,8 @@ class Target(ABC):
             with open(self.within("plan.json")) as file:
                 plan = json.load(file)
         except FileNotFoundError:
+            plan = None
+        if plan is None:  # begin outside of the handler, or it would be the context of an error of an item
             return self._begin(on_error)
         self._resume(plan, on_error)
         return {}

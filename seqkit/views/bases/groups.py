@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.adapters import recognise
 from ...core.errors import EndOfSequence
 from ...core.indices import Plan, each
 from ...core.source import PLAIN, Source, owned
@@ -36,7 +37,11 @@ class Group:
         return item if type(item) in PLAIN else owned(item)
 
     def check(self, size: int, who: str, start: int = 0) -> None:
-        """Raise ValueError if the group has not this many items. `start` is the index of its first item."""
+        """Raise ValueError if the group has not this many items. `start` is the index of its first item.
+
+        From now on a table or column is read by position.
+        """
+        self.items = recognise(self.items, f"{who} {self.number}")
         if len(self.items) != size:
             raise ValueError(f"{who} {self.number} has {len(self.items)} items, expected {size}")
         self.size, self.left, self.start = size, size, start

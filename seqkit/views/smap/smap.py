@@ -10,9 +10,10 @@ from ...core.error_path import locate
 from ...core.errors import fail
 from ...core.indices import Indices, Length, Plan, as_list, nth
 from ...core.iteration import Progress, restarting
+from ...core.renamed import named_elsewhere
 from ...core.source import as_view
 from ...core.view import Indexable, T, Table, U, V, View, name_of, sized
-from ..bases.side_by_side import Zip, common_length
+from ..bases.side_by_side import Zip, common_length, warn_of_other_orders
 from .batched import BatchedSmap
 from .chain import Chain, Step, joined
 
@@ -65,6 +66,13 @@ def smap(
 def smap(
     f: Callable[..., Any], /, *sequences: Indexable[Any], zip: Zip = "strict", batched: bool
 ) -> View[Any]: ...
+@named_elsewhere(
+    num_proc="prefetch(smap(f, sequence), nworkers)",
+    num_workers="prefetch(smap(f, sequence), nworkers)",
+    nworkers="prefetch(smap(f, sequence), nworkers)",
+    n_jobs="prefetch(smap(f, sequence), nworkers)",
+    num_parallel_calls="prefetch(smap(f, sequence), nworkers)",
+)
 def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: bool = False) -> View[Any]:
     """Return a lazy view of ``f(item)`` for each item of a sequence, or of several sequences side by side.
 
@@ -112,7 +120,13 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
     >>> sk.batch(scaled, 3, collate_fn=np.asarray)[1]
     array([0.3, 0.4, 0.5])
     """
-    check_callable(f, "smap: f", hint=". The function comes first: smap(f, sequence)")
+    check_callable(
+        f,
+        "smap: f",
+        ("item",) * len(sequences) or None,
+        hint=". The function comes first: smap(f, sequence)",
+        unfit=". To unpack items use starmap." if len(sequences) == 1 else "",
+    )
     if not sequences:
         raise ValueError("smap: at least one sequence is needed, got none")
     if zip not in ("strict", "shortest"):
@@ -121,6 +135,7 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
         return Smap(f, (as_view(sequences[0], "smap"),))
     batched = as_bool(batched, "smap: batched")
     views = tuple(as_view(s, "smap") for s in sequences)
+    warn_of_other_orders(views, "smap")
     return sized(BatchedSmap(f, views, zip) if batched else Smap(f, views, zip))
 
 

@@ -13,47 +13,34 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import EndOfSequence, EvaluationError, fail
-from ..core.indices import UNBOUNDED, Indices, Length, Plan, as_list
-from ..core.iteration import surviving
-from ..core.once import cached
+from ..core.indices import UNBOUNDED, Indices, Plan, as_list
+from ..core.iteration import each_with, surviving
 from ..core.source import Source
-from ..core.view import View, name_of, only_selects
+from ..core.view import View, name_of
 from ..views.bases.decided import Decided
 from ..views.gather.by_view import GatherView
 from .keys import Sample, Shards, as_key, as_keys
 from .on_error import OnRecovered
 
-__all__ = ["AtKeys", "Batches", "Given", "Samples"]
+__all__ = ["AtKeys", "AtLists", "Batches", "Given", "Samples"]
 
 # Sequences that cannot be indexed by a list of keys.
 _PLAIN = (list, tuple, range, str, bytes)
 
 
 class Given(View[Any]):
-    """The view of the values at `Sample` keys.
+    """The view of the values at `Sample` keys."""
 
-    Parameters
-    ----------
-    find : callable, optional
-        Reads the value of the sample with a number from the data set. Errors let the caller read it again.
-    """
-
-    def __init__(self, find: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__((), UNBOUNDED)
-        self._find = find
 
     def _get(self, key: Any) -> Any:
-        if isinstance(key, Sample):
-            return key.value
-        if self._find is None:
+        if not isinstance(key, Sample):
             raise RuntimeError(f"DataLoader: sample {key} is not known any more. Read it from the data set")
-        return self._find(key)
+        return key.value
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return self
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Given, ()  # workers get samples
 
 
 class Samples(View[Any]):
@@ -139,36 +126,17 @@ class Batches(View[Any]):
     collate_fn : callable
     is_batched : bool
         False: an index is a single key.
-    order : View, optional
-        Lists of keys. Item i is the batch at list i. None (the default): an index is such a list.
     """
 
-    def __init__(
-        self,
-        samples: View[Any],
-        collate_fn: Callable[[Any], Any],
-        is_batched: bool,
-        order: View[Any] | None = None,
-    ) -> None:
-        if order is None:
-            super().__init__((samples,), UNBOUNDED)
-        else:
-            super().__init__((samples, order))
+    def __init__(self, samples: View[Any], collate_fn: Callable[[Any], Any], is_batched: bool) -> None:
+        super().__init__((samples,), UNBOUNDED)
         self._collate_fn = collate_fn
         self._is_batched = is_batched
 
-    def _length(self) -> Length:
-        return self._sources[1]._n
-
-    def _keys(self, i: Any) -> Any:
-        """Return the keys of a batch, or the key of a single item."""
-        return as_keys(self._sources[1]._get(i)) if len(self._sources) > 1 else i
-
-    def _get(self, i: Any) -> Any:
-        keys = self._keys(i)
+    def _get(self, keys: Any) -> Any:
         if isinstance(keys, Shards):
-            return OnRecovered(list, collates=True)([self._collated(i, shard) for shard in keys])
-        return self._collated(i, keys)
+            return OnRecovered(list, collates=True)([self._collated(keys, shard) for shard in keys])
+        return self._collated(keys, keys)
 
     def _collated(self, i: Any, keys: Any) -> Any:
         samples = self._sources[0]
@@ -186,26 +154,13 @@ class Batches(View[Any]):
         except Exception as error:
             fail(self, i, error, "in collate_fn")
 
-    def _parts(self, i: Any) -> Iterable[tuple[View[Any], Iterable[Any]]]:
-        if len(self._sources) > 1:
-            yield self._sources[1], (i,)
-        try:
-            keys = self._keys(i)
-        except Exception:
-            return  # the sampler failed
+    def _parts(self, keys: Any) -> Iterable[tuple[View[Any], Iterable[Any]]]:
         if isinstance(keys, Shards):
             keys = chain.from_iterable(keys)
         yield self._sources[0], keys if self._is_batched else (keys,)
 
-    def _needs(self, i: Any) -> Iterable[tuple[View[Any], Iterable[Any]]]:
-        return self._parts(i) if self._is_planned else ((self._sources[1], (i,)),)
-
-    @cached
-    def _is_planned(self) -> bool:
-        return len(self._sources) == 1 or only_selects(self._sources[1])
-
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Batches(sources[0], self._collate_fn, self._is_batched, *sources[1:])
+        return Batches(sources[0], self._collate_fn, self._is_batched)
 
     def _functions(self) -> tuple[Callable[..., Any], ...]:
         return (self._collate_fn,)
@@ -217,14 +172,29 @@ class Batches(View[Any]):
 class AtKeys(GatherView):
     """Like `gather` by a view of indices, which may be keys of any kind."""
 
+    _as_index: Callable[[Any], Any] = staticmethod(as_key)
+
     def _index(self, i: int, given: Any) -> Any:
-        return as_key(given)
+        return self._as_index(given)
 
     def _valid(self, indices: Indices, given: Any) -> Any:
-        keys = list(map(as_key, as_list(given)))
+        keys = list(map(self._as_index, as_list(given)))
         if list in map(type, keys):
             raise TypeError("a list of keys is read by itself")  # the caller then reads them one by one
         return keys
 
 
-AtKeys._name = "gather"
+class AtLists(AtKeys):
+    """Like `gather` by a view of lists of keys."""
+
+    _as_index = staticmethod(as_keys)
+
+    def _item(self, i: int, given: Any) -> Any:
+        keys: Any = as_keys(given)
+        return self._sources[0]._get(keys)
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        return each_with(self, self._item, self._sources[1]._iter(plan), plan)
+
+
+AtKeys._name = AtLists._name = "gather"

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import threading
+from dataclasses import replace
 from typing import Any
 from weakref import WeakSet
 
 from ..core.tracebacks import warn
 from ..core.view import View
-from ..samplers.base import state_of
 from .attributes import Attributes
-from .followers import Followers
 from .orders import forgets_its_order, order_name, share_of
 from .parts import InTurn
-from .pipeline import Pipeline
-from .position import Position, Start, load_sampler_state
-from .state import check_samples, check_share, check_state, has_exact_state
+from .state_checks import check_samples, check_share, check_state, has_exact_state
 
 __all__ = ["Resumable"]
 
@@ -23,15 +19,9 @@ __all__ = ["Resumable"]
 class Resumable(Attributes):
     """The base class of `DataLoader` that has its state."""
 
-    _followers: Followers
     _items: View[Any]
-    _latest: Position | None
-    _lock: threading.Lock
-    _next: Start
     _nodes: WeakSet[Any]
-    _pipeline: Pipeline
     _said: set[str]
-    _sampler: Any
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the latest iterator's consumer, as a small dict for JSON.
@@ -56,10 +46,11 @@ class Resumable(Attributes):
                 "DataLoader: with last_batch='rollover' a state of an iterable data set would have to contain"
                 " the samples that are carried over"
             )
-        position = self._position()
-        self._warn_of_a_forgotten_order(position)
+        position = self._epochs.position()
+        if position["batch"] and forgets_its_order(self._epochs.sampler):
+            self._warn_of_a_forgotten_order()
         self._warn_of_a_rival()
-        share = share_of(self._sampler)
+        share = share_of(self._epochs.sampler)
         return {
             "version": 1,
             **position,
@@ -70,59 +61,38 @@ class Resumable(Attributes):
             **self._dataset_state(),
         }
 
-    def _position(self) -> dict[str, Any]:
-        latest, start = self._latest, self._next
-        if latest is not None and not latest.is_over():
-            return {
-                "epoch": latest.epoch,
-                "batch": latest.batch,
-                "sampler": latest.before,
-                "samples": latest.samples,
-                "key": latest.digest(),
-            }
-        if latest is not None:
-            with self._lock:
-                self._settle_sampler()
-        if self.epoch != start.epoch:  # set by hand
-            start = Start(self.epoch)
-        return {
-            "epoch": start.epoch,
-            "batch": start.batch,
-            "sampler": state_of(self._sampler),
-            "samples": start.samples if start.batch else self._samples(),
-            "key": start.key,
-        }
-
     def _order(self) -> str:
         """Return the kind of the order, which a state belongs to."""
         if self._options.is_iterable:
             return f"{self.dataset.parts} parts" if self._pipeline.split == "parts" else "iterated"
-        if self._sampler is not None:
-            return order_name(self._sampler)
+        if self._epochs.sampler is not None:
+            return order_name(self._epochs.sampler)
         if not self._options.shuffle:
             return "sequential"
         below = getattr(self.dataset, "_random_count", 0)  # salts the order
         return f"shuffle above {below} random views" if below else "shuffle"
 
-    def _warn_of_a_forgotten_order(self, position: dict[str, Any]) -> None:
-        if position["batch"] and "order" not in self._said and forgets_its_order(self._sampler):
+    def _warn_of_a_forgotten_order(self) -> None:
+        if "order" not in self._said:
             self._said.add("order")
             warn(
-                f"DataLoader: the state cannot hold the order of {order_name(self._sampler)}, which draws it"
-                " from a generator in every epoch, so samples may come twice or be missed after a resume. Use"
-                " shuffle=True, or a sampler of seqkit.samplers",
+                f"DataLoader: the state cannot hold the order of {order_name(self._epochs.sampler)}, which"
+                " draws it from a generator in every epoch, so samples may come twice or be missed after a"
+                " resume. Use shuffle=True, or a sampler of seqkit.samplers",
                 UserWarning,
             )
 
     def _warn_of_a_rival(self) -> None:
-        latest = self._latest
-        if latest is not None and (rival := latest.rival()) is not None:
-            warn(
-                "DataLoader: the state is the position of the latest iterator, in epoch"
-                f" {latest.epoch}, but an earlier iterator, in epoch {rival.epoch}, was read since."
-                " Read one iterator at a time, or make a loader for each",
-                UserWarning,
-            )
+        latest = self._epochs.latest
+        if latest is None or (rival := latest.rival()) is None:
+            return
+        latest.earlier = None  # warned of
+        warn(
+            f"DataLoader: the state is the position of the latest iterator, in epoch {latest.epoch}, but an"
+            f" earlier iterator, in epoch {rival.epoch}, was read since. Read one iterator at a time, or make"
+            " a loader for each",
+            UserWarning,
+        )
 
     def _keeps_dataset_state(self) -> bool:
         """Return whether the data set has a state, and is read in step with the consumer of this process."""
@@ -172,13 +142,14 @@ class Resumable(Attributes):
         """
         has_seed = self._options.seed is not None or self._options.generator is not None
         check_state(state, self.batch_size, self.seed if has_seed else None, self._order())
-        before = self.epoch
-        self._followers.tell(state["epoch"], again=True)  # the number of samples may depend on the epoch
+        epochs = self._epochs
+        before = epochs.number
+        epochs.tell(state["epoch"])  # the number of samples may depend on the epoch
         try:
-            check_samples(state, self._samples())
-            check_share(state, share_of(self._sampler))
+            check_samples(state, self._pipeline.samples())
+            check_share(state, share_of(epochs.sampler))
         except ValueError:
-            self._followers.tell(before, again=True)
+            epochs.tell(before)
             raise
         if state["seed"] != self.seed:
             self._close_nodes()
@@ -186,34 +157,21 @@ class Resumable(Attributes):
         self._begin_at(state)
 
     def _begin_at(self, position: dict[str, Any]) -> None:
-        before = state_of(self._sampler)
-        start = load_sampler_state(self._sampler, position["sampler"], position["batch"])
-        n = self._length()
-        if n is not None and not self._options.is_iterable and start > n:
-            load_sampler_state(self._sampler, before)
-            raise ValueError(
-                f"DataLoader: the state is behind batch {start}, of which an epoch of this loader has {n}"
-            )
-        key = position.get("key") if start == position["batch"] else None
-        self._latest = None
-        self._followers.tell(position["epoch"], again=True)
-        self._followers.note()
-        goes_on = False
-        if position.get("dataset") is not None and self._keeps_dataset_state():
-            goes_on = self._options.is_iterable and position["batch"] > 0
-            # A data set that can only be iterated begins whole epochs by itself.
-            if goes_on or not self._options.is_iterable:
-                self.dataset.load_state_dict(position["dataset"])
-        self._next = Start(position["epoch"], start, key, position.get("samples"), goes_on)
+        self._epochs.load(position)
+        if position.get("dataset") is None or not self._keeps_dataset_state():
+            return
+        # A data set that can only be iterated begins whole epochs by itself.
+        goes_on = self._options.is_iterable and position["batch"] > 0
+        if goes_on or not self._options.is_iterable:
+            self.dataset.load_state_dict(position["dataset"])
+        self._epochs.next = replace(self._epochs.next, goes_on=goes_on)
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = dict.fromkeys(("_nodes", "_latest", "_lock", "_shown_samplers"))
-        state = {**self.__dict__, **left_out, "_position": {**self._position(), **self._dataset_state()}}
-        state.pop("_iterator", None)
-        return state
+        position = {**self._epochs.position(), **self._dataset_state()}
+        return {**self.__dict__, "_nodes": None, "_position": position}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         position = state.pop("_position")
         self.__dict__.update(state)
-        self._nodes, self._lock = WeakSet(), threading.Lock()
+        self._nodes = WeakSet()
         self._begin_at(position)

@@ -1,15 +1,25 @@
-"""Schemes that choose the lengths at which buckets end."""
+"""The keys of buckets, which are the greatest lengths in them, and schemes that choose the keys."""
 
 from __future__ import annotations
 
+import reprlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..core.arguments import number_at_least, positive_int
+from ..core.arguments import check_callable, number_at_least, positive_int
+from .lengths import LengthArray, as_lengths, key_of_row
 
-__all__ = ["ConstWidthBucket", "ExpWidthBucket", "LinearWidthBucket"]
+__all__ = [
+    "ConstWidthBucket",
+    "ExpWidthBucket",
+    "LinearWidthBucket",
+    "as_bucket_keys",
+    "keys_of_scheme",
+    "smallest_fitting",
+]
 
 Numbers = npt.NDArray[np.int64]
 
@@ -128,3 +138,41 @@ class ExpWidthBucket(BucketScheme):
         # (step**i - 1) / (step**count - 1), with powers that cannot overflow.
         shorter = np.expm1(-growth * numbers) / np.expm1(-growth * count)
         return np.asarray(least + (most - least) * np.exp(growth * (numbers - count)) * shorter)
+
+
+def as_bucket_keys(bucket_keys: Any, lengths: LengthArray) -> LengthArray:
+    """Return the keys of buckets, ascending, each once."""
+    keys = as_lengths(bucket_keys, "FixedBucketSampler: bucket_keys")
+    if len(lengths) and len(keys) and keys.shape[1] != lengths.shape[1]:
+        raise ValueError(
+            f"FixedBucketSampler: bucket_keys must have {lengths.shape[1]} number(s) each, as lengths have,"
+            f" got {reprlib.repr(bucket_keys)}"
+        )
+    return np.unique(keys, axis=0)
+
+
+def keys_of_scheme(lengths: LengthArray, scheme: Callable[[Any, Any, int], Any], num_buckets: Any) -> Any:
+    num_buckets = positive_int(num_buckets, "FixedBucketSampler: num_buckets")
+    check_callable(scheme, "FixedBucketSampler: bucket_scheme")
+    if not len(lengths):
+        return []
+    return scheme(key_of_row(lengths.max(axis=0)), key_of_row(lengths.min(axis=0)), num_buckets)
+
+
+def smallest_fitting(lengths: LengthArray, keys: LengthArray) -> LengthArray:
+    """Return the number of the bucket of each sample: of those that hold it the one that pads it least."""
+    different, which = np.unique(lengths, axis=0, return_inverse=True)
+    found = np.full(len(different), -1)
+    unplaced = np.arange(len(different))
+    for number in np.argsort(keys.sum(axis=1), kind="stable"):  # padding grows with the sum of the key
+        fits = (different[unplaced] <= keys[number]).all(axis=1)
+        found[unplaced[fits]] = number
+        unplaced = unplaced[~fits]
+    fitting = found[which.reshape(-1)]
+    if unplaced.size:
+        sample = int((fitting < 0).argmax())
+        raise ValueError(
+            f"FixedBucketSampler: lengths must fit into a bucket, got {key_of_row(lengths[sample])} for"
+            f" sample {sample}; the keys are {reprlib.repr([key_of_row(key) for key in keys])}"
+        )
+    return fitting

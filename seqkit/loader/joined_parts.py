@@ -5,57 +5,33 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
-from weakref import WeakSet
 
 from ..core.errors import EvaluationError
 from ..core.iteration import Progress
 from ..core.tracebacks import warn
-from ..core.view import View
 from ..prefetch.errors import reraise
 from .on_error import Recovered
 
-__all__ = ["Turns"]
+__all__ = ["JoinedParts"]
 
 
-class Turns:
+class JoinedParts:
     """The work of an iterator over the batches of all parts, in runs. An error ends a run.
 
     Parameters
     ----------
+    view : InTurn
+        Unless its `on_error` is "raise", the others go on without the rest of a part that fails.
     rounds : iterator of StreamBatch
         Each has a block of every part that has not ended.
-    begun : set
-        Contains `rounds` until it is closed.
-    blocks, joined
-        See `InTurn`.
-    keeps_last : bool
-        Whether to yield a last batch that is short.
     read_before : int
         Number of batches to pass over.
-
-    Attributes
-    ----------
-    skips_errors : bool
-        Whether to go on without the rest of a part that fails, with a warning.
     """
 
-    skips_errors = False
-
-    def __init__(
-        self,
-        rounds: Iterator[Any],
-        begun: WeakSet[Any],
-        blocks: Any,
-        joined: View[Any],
-        keeps_last: bool,
-        read_before: int,
-    ) -> None:
+    def __init__(self, view: Any, rounds: Iterator[Any], read_before: int) -> None:
+        self._view = view
         self._rounds = rounds
-        self._begun = begun
-        self._batches = blocks.batches
-        self._joined = joined
-        self._size = blocks.size or 1
-        self._keeps_last = keeps_last
+        self._size = view.blocks.size or 1
         self._left = read_before  # batches to pass over
         self._last_error: EvaluationError | None = None  # of a batch that was passed over
         self._blocks: deque[Any] = deque()  # the rest of the current round
@@ -68,24 +44,20 @@ class Turns:
             if not self._blocks and not self._next_round():
                 break
             count, value, failure = self._blocks.popleft()
-            if failure is not None:
-                if self._passes_over():
-                    continue
-                reraise(failure[0], self._joined, None, self._batches, failure[1])
-            if count == self._size:
-                if not self._passes_over():
-                    yield value
+            if failure is None and count < self._size:
+                self._samples.extend(value)
+            elif self._passes_over():
                 continue
-            self._samples.extend(value)
+            elif failure is not None:
+                reraise(failure[0], self._view.joined, None, self._view.blocks.batches, failure[1])
+            else:
+                yield value
+        is_closed = self._rounds not in self._view.begun
+        if self._samples and self._view.options.last == "keep" and not is_closed:
+            yield from self._join()
         progress.done = True
-        if self._rounds not in self._begun:
+        if is_closed:
             raise RuntimeError("DataLoader: the loader is closed")
-        if self._samples and self._keeps_last:
-            try:
-                yield from self._join()
-            except KeyboardInterrupt:
-                progress.done = False
-                raise
         if self._last_error is not None and self._left:
             raise self._last_error
 
@@ -103,10 +75,11 @@ class Turns:
             part, block = error.index
             old, new = f"chunk {block} of stream {part}", f"batch {block} of part {part}"
             error.message = error.message.replace(old, new)
+            skips_errors = self._view.options.on_error != "raise"
             if self._passes_over():
-                self._last_error = None if self.skips_errors else error
+                self._last_error = None if skips_errors else error
                 return self._next_round()
-            if not self.skips_errors:
+            if not skips_errors:
                 raise
             warn(f"DataLoader: went on without the rest of part {part}: {error.message}", RuntimeWarning)
             self._blocks.append((self._size, Recovered([], [(part, error.message)]), None))
@@ -120,7 +93,7 @@ class Turns:
         if self._passes_over():
             return
         try:
-            value = self._joined._get(batch)
+            value = self._view.joined._get(batch)
         except KeyboardInterrupt:
             self._samples[:0] = batch
             raise

@@ -1,0 +1,165 @@
+"""Samplers of ascending indices: all of them, every k-th one, those of samples that satisfy a predicate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..core.arguments import as_flag, check_callable, int_at_least, positive_int
+from ..core.plain import plain
+from ..core.renamed import renamed
+from ..core.source import as_view, view
+from ..core.view import View, in_order
+from ..views.concatenate import concatenate
+from ..views.gather.gather import gather
+from .base import Sampler
+from .keys import Order, check_keys, keys_of, sample_count
+
+__all__ = ["FilterSampler", "IntervalSampler", "SequentialSampler"]
+
+
+class SequentialSampler(Sampler):
+    """Indices in order: 0, 1, 2, …, or those that are given.
+
+    Parameters
+    ----------
+    data_source : int or sized
+        The number of indices, or an object with a length. The length is asked for in every epoch.
+    start : int
+        The first index (0 or more). Other values than 0 need a number as `data_source`.
+    indices : sequence or integer array, optional
+        Indices or keys of the data source to give instead. They are read by position and become plain Python
+        values. A mask is refused.
+
+    Raises
+    ------
+    TypeError
+        If `data_source` is neither an int nor sized, `start` is not an int, or `indices` is not a sequence.
+    ValueError
+        If a number is negative, or `start` contradicts the other arguments.
+
+    Notes
+    -----
+    No memory. Modelled on ``torch.utils.data.SequentialSampler``, with `start` of Gluon and `indices` of
+    MegEngine.
+
+    Examples
+    --------
+    >>> list(SequentialSampler("abc")), list(SequentialSampler(2, start=5))
+    ([0, 1, 2], [5, 6])
+    >>> list(SequentialSampler("abc", indices=[2, 0])), len(SequentialSampler("abc", indices=[2, 0]))
+    ([2, 0], 2)
+    """
+
+    def __init__(self, data_source: Any, start: int = 0, indices: Order | None = None) -> None:
+        super().__init__()
+        self.data_source = data_source
+        self.start = int_at_least(start, "SequentialSampler: start", 0)
+        self.indices = indices
+        sample_count(data_source, "SequentialSampler")
+        if self.start and (indices is not None or hasattr(data_source, "__len__")):
+            raise ValueError(
+                f"SequentialSampler: start={start} needs a number as data_source; for a part of a data"
+                " source, pass its indices as indices"
+            )
+        if indices is not None:
+            check_keys(indices, "SequentialSampler: indices")
+
+    @property
+    def order(self) -> View[Any]:
+        """The indices, the same in every epoch."""
+        if self.indices is not None:
+            return keys_of(self.indices, "SequentialSampler: indices")
+        n = sample_count(self.data_source, "SequentialSampler")
+        return view(range(self.start, self.start + n))
+
+
+class IntervalSampler(Sampler):
+    """Every k-th index: 0, k, 2k, …, then 1, k + 1, …, and so on.
+
+    Parameters
+    ----------
+    length : int or sized
+        The number of indices, or an object with a length. The length is asked for in every epoch.
+    interval : int
+        The step k (1 or more).
+    rollover : bool
+        True (the default): start again at the first index that is left, until none is. False: only 0, k,
+        2k, ….
+
+    Raises
+    ------
+    TypeError
+        If a number is not an int.
+    ValueError
+        If a number is out of range, or `rollover` is not a bool.
+
+    Notes
+    -----
+    One range per pass. Modelled on ``IntervalSampler`` of Gluon.
+
+    Examples
+    --------
+    >>> list(IntervalSampler(7, 3)), list(IntervalSampler(7, 3, rollover=False))
+    ([0, 3, 6, 1, 4, 2, 5], [0, 3, 6])
+    """
+
+    def __init__(self, length: Any, interval: int, rollover: bool = True) -> None:
+        super().__init__()
+        sample_count(length, "IntervalSampler", "length")
+        self.length = length
+        self.interval = positive_int(interval, "IntervalSampler: interval")
+        self.rollover = as_flag(rollover, "IntervalSampler: rollover")
+
+    @property
+    def order(self) -> View[int]:
+        """The indices, the same in every epoch."""
+        n = sample_count(self.length, "IntervalSampler", "length")
+        if not self.rollover:
+            return view(range(0, n, self.interval))
+        return concatenate(range(first, n, self.interval) for first in range(min(self.interval, n)))
+
+
+class FilterSampler(Sampler):
+    """The indices of the samples that satisfy a predicate.
+
+    Parameters
+    ----------
+    predicate : callable
+        Called once with every sample, at construction.
+    sequence : View or indexable
+        Of known length.
+
+    Raises
+    ------
+    TypeError
+        If `predicate` cannot be called, or `sequence` cannot be indexed or has no length.
+
+    Notes
+    -----
+    8 bytes per index. ``filter(predicate, sequence)`` is the view of the samples themselves. Modelled on
+    ``FilterSampler`` of Gluon.
+
+    Examples
+    --------
+    >>> list(FilterSampler(str.isupper, "aBcD"))
+    [1, 3]
+    """
+
+    @renamed(function="predicate", dataset="sequence")
+    def __init__(self, predicate: Callable[[Any], object], sequence: Any) -> None:
+        super().__init__()
+        check_callable(predicate, "FilterSampler: predicate")
+        samples = as_view(sequence, "FilterSampler")
+        flags = np.fromiter(
+            (bool(plain(predicate(sample))) for sample in in_order(samples)), np.bool_, len(samples)
+        )
+        self._indices = np.flatnonzero(flags)
+
+    @property
+    def order(self) -> View[int]:
+        """The indices, the same in every epoch."""
+        n = int(self._indices[-1]) + 1 if len(self._indices) else 0
+        return gather(range(n), self._indices)
