@@ -39,6 +39,7 @@ from .loader.pipeline import WorkerStart
 from .prefetch import Prefetch
 from .streams.batch import StreamBatch as _StreamBatch
 from .streams.loader import StreamLoader as _StreamLoader
+from .streams.padding import like
 
 __all__ = ["DataLoader", "StreamBatch", "StreamLoader", "default_collate", "default_convert"]
 
@@ -392,8 +393,7 @@ def _tensors(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _tensors(part) for key, part in value.items()}
     if isinstance(value, tuple):
-        parts = [_tensors(part) for part in value]
-        return value._make(parts) if hasattr(value, "_make") else type(value)(parts)
+        return like(value, [_tensors(part) for part in value])
     if (
         isinstance(value, np.ndarray)
         and value.dtype.char in _STACKED_BY_NUMPY | {"e"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
@@ -51,6 +52,20 @@ def test_numbers_beside_other_values_stay_what_they_are(chunks: list[Any], expec
     found = first(*([chunk] for chunk in chunks), rows=len(chunks))
     assert list(found) == expected
     assert [type(part) for part in found] == [type(part) for part in expected]
+
+
+class Doubled(NamedTuple("Doubled", [("x", int)])):
+    def __new__(cls, x: int) -> Doubled:
+        return super().__new__(cls, 2 * x)
+
+
+@pytest.mark.parametrize("loader", ["seqkit.streams", "seqkit.torch"])
+def test_named_tuples_are_not_converted_once_more(loader: str) -> None:
+    if loader == "seqkit.torch":
+        pytest.importorskip("torch")
+    streams = [[Doubled(1), Doubled(2)], [Doubled(3)]]
+    batches = importlib.import_module(loader).StreamLoader(streams, given, 2, pad_value=0)
+    assert [batch.data.x.tolist() for batch in batches] == [[2, 6], [4, 0]]
 
 
 def test_arrays_of_numbers_and_of_text_are_not_joined() -> None:
