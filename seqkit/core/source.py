@@ -256,7 +256,7 @@ class ToldSource(Source[T_co]):
 
 
 # Attributes of the readers of `recognise` with the object that they read.
-_READ = ("_array", "_column", "_data", "_dataset", "_frame", "_series", "_table")
+_READ = ("_array", "_column", "_data", "_dataset", "_table")
 
 ToldSource._name = Source._name
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..core.tracebacks import warn
 from ..core.worker import in_process_worker
 
-__all__ = ["DictRows", "as_names", "as_rows", "check_names", "choose", "warn_if_packed"]
+__all__ = ["ByPosition", "DictRows", "as_names", "as_rows", "check_names", "choose", "warn_if_packed"]
 
 MOST_NAMES = 20  # in a message
 
@@ -132,6 +132,19 @@ def as_rows(names: Sequence[Any], columns: Iterable[Sequence[Any]], n: int) -> l
     if not names:
         return [{} for _ in range(n)]
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+class ByPosition:
+    """An object of a library that is read by position. A copy in another process is made of the object."""
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __reduce__(self) -> Any:
+        return type(self), (self._data,)
 
 
 class DictRows:

@@ -7,6 +7,7 @@ from os import PathLike
 from typing import Any
 
 from ..core.view import View
+from .columns import ByPosition
 from .files import existing
 from .number_lists import dtype_named, number_list
 from .per_process import PerProcess
@@ -43,15 +44,12 @@ def as_rows(data: Any) -> Any:
     return HuggingFaceRows(data) if kind != "custom" and _lists_of(data) else data
 
 
-class HuggingFaceRows:
+class HuggingFaceRows(ByPosition):
     """The rows of a data set, in which columns of lists of numbers are known as such."""
 
     def __init__(self, data: Any) -> None:
-        self._data = data
+        super().__init__(data)
         self._lists = _lists_of(data)
-
-    def __len__(self) -> int:
-        return len(self._data)
 
     def __getitem__(self, i: int) -> Any:
         return self._marked(self._data[i])
@@ -63,9 +61,6 @@ class HuggingFaceRows:
         for name, dtype in self._lists.items():
             row[name] = number_list(row[name], dtype)
         return row
-
-    def __reduce__(self) -> Any:
-        return HuggingFaceRows, (self._data,)
 
 
 def _lists_of(data: Any) -> dict[str, Any]:
@@ -83,7 +78,7 @@ def _dtype_of_lists(feature: Any) -> Any:
     return dtype_named(inner.dtype) if is_array or is_list else None
 
 
-class Formatted:
+class Formatted(ByPosition):
     """The rows of a data set that makes arrays or tensors of them.
 
     Its batches are read in one call only if they have the types of single items. In a batch with a missing
@@ -91,11 +86,8 @@ class Formatted:
     """
 
     def __init__(self, data: Any) -> None:
-        self._data = data
+        super().__init__(data)
         self._agree: bool | None = None
-
-    def __len__(self) -> int:
-        return len(self._data)
 
     def __getitem__(self, i: int) -> Any:
         return self._data[i]
@@ -113,9 +105,6 @@ class Formatted:
         """Has it no missing value?"""
         table = self._data.data
         return all(map(_has_all, map(table.column, self._data.format["columns"])))
-
-    def __reduce__(self) -> Any:
-        return type(self), (self._data,)
 
 
 class HuggingFaceColumn(Formatted):

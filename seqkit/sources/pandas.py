@@ -7,35 +7,29 @@ from typing import Any
 import numpy as np
 
 from ..core.once import cached
-from .columns import as_rows, check_names
+from .columns import ByPosition, as_rows, check_names
 from .number_lists import NumberList, are_numbers
 
 __all__ = ["PandasColumn", "PandasRows"]
 
 
-class PandasColumn:
+class PandasColumn(ByPosition):
     """The values of a Series or an Index by position. Labels do not matter.
 
     Numbers and objects come as they lie in the array of numpy. Other values come from the extension array:
     dates as Timestamp, missing values as NA.
     """
 
-    def __init__(self, series: Any) -> None:
-        self._series = series
-
     @cached
     def values(self) -> Any:
-        kind = self._series.dtype
+        kind = self._data.dtype
         if "time64[ns]" in str(kind):
             raise ValueError(
-                f"the column {self._series.name!r} has times with nanoseconds, which objects of Python cannot"
+                f"the column {self._data.name!r} has times with nanoseconds, which objects of Python cannot"
                 " hold. Cast it to pandas.ArrowDtype(pyarrow.time64('us'))"
             )
         is_plain = isinstance(kind, np.dtype) and kind.kind in "biufcO"
-        return self._series.to_numpy() if is_plain else self._series.array
-
-    def __len__(self) -> int:
-        return len(self._series)
+        return self._data.to_numpy() if is_plain else self._data.array
 
     def __getitem__(self, i: int) -> Any:
         return _cell(self.values[i])
@@ -43,36 +37,27 @@ class PandasColumn:
     def __getitems__(self, indices: list[int]) -> Any:
         return _several(self.values, np.asarray(indices, np.intp))
 
-    def __reduce__(self) -> Any:
-        return PandasColumn, (self._series,)
 
-
-class PandasRows:
+class PandasRows(ByPosition):
     """The rows of a DataFrame by position, each a dict from column to value."""
 
     def __init__(self, frame: Any) -> None:
-        self._frame = frame
+        super().__init__(frame)
         self._names = list(frame.columns)
         check_names(self._names, "a DataFrame")
 
     @cached
     def _columns(self) -> list[Any]:
-        return [PandasColumn(self._frame.iloc[:, k]).values for k in range(len(self._names))]
-
-    def __len__(self) -> int:
-        return len(self._frame)
+        return [PandasColumn(self._data.iloc[:, k]).values for k in range(len(self._names))]
 
     def __getitem__(self, i: int) -> dict[Any, Any]:
-        if not 0 <= i < len(self._frame):  # a frame without columns has rows, too
-            raise IndexError(f"row {i} is out of range for {len(self._frame)} rows")
+        if not 0 <= i < len(self._data):  # a frame without columns has rows, too
+            raise IndexError(f"row {i} is out of range for {len(self._data)} rows")
         return {name: _cell(column[i]) for name, column in zip(self._names, self._columns, strict=True)}
 
     def __getitems__(self, indices: list[int]) -> list[dict[Any, Any]]:
         wanted = np.asarray(indices, np.intp)
         return as_rows(self._names, [_several(column, wanted) for column in self._columns], len(indices))
-
-    def __reduce__(self) -> Any:
-        return PandasRows, (self._frame,)
 
 
 def _cell(value: Any) -> Any:

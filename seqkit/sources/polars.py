@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..core.once import cached
+from .columns import ByPosition
 from .number_lists import dtype_named, number_list
 
 __all__ = ["PolarsColumn", "PolarsRows"]
@@ -14,40 +15,34 @@ __all__ = ["PolarsColumn", "PolarsRows"]
 NAT = np.datetime64("NaT", "ns").astype(np.int64)
 
 
-class PolarsColumn:
+class PolarsColumn(ByPosition):
     """The values of a Series by position, as Python objects."""
 
     def __init__(self, series: Any) -> None:
-        self._series = series
+        super().__init__(series)
         self._dtype = _dtype_of_lists(series.dtype)
 
-    def __len__(self) -> int:
-        return len(self._series)
-
     def __getitem__(self, i: int) -> Any:
-        return self._read(self._series.slice(i, 1))[0]
+        return self._read(self._data.slice(i, 1))[0]
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
-        return self._read(self._series.gather(indices))
+        return self._read(self._data.gather(indices))
 
     @cached
     def _checked(self) -> None:
-        _check_times(self._series)
+        _check_times(self._data)
 
     def _read(self, series: Any) -> list[Any]:
         self._checked  # noqa: B018 - once
         values: list[Any] = series.to_list()
         return values if self._dtype is None else [number_list(value, self._dtype) for value in values]
 
-    def __reduce__(self) -> Any:
-        return PolarsColumn, (self._series,)
 
-
-class PolarsRows:
+class PolarsRows(ByPosition):
     """The rows of a DataFrame by position, each a dict from column to value."""
 
     def __init__(self, frame: Any) -> None:
-        self._frame = frame
+        super().__init__(frame)
         self._names = frame.columns
         dtypes = {name: _dtype_of_lists(dtype) for name, dtype in frame.schema.items()}
         self._lists = [(name, dtype) for name, dtype in dtypes.items() if dtype is not None]
@@ -55,14 +50,11 @@ class PolarsRows:
     @cached
     def _checked(self) -> None:
         for name in self._names:
-            _check_times(self._frame.get_column(name))
-
-    def __len__(self) -> int:
-        return len(self._frame)
+            _check_times(self._data.get_column(name))
 
     def __getitem__(self, i: int) -> dict[str, Any]:
         self._checked  # noqa: B018 - once
-        row = dict(zip(self._names, self._frame.row(i), strict=True))
+        row = dict(zip(self._names, self._data.row(i), strict=True))
         for name, dtype in self._lists:
             row[name] = number_list(row[name], dtype)
         return row
@@ -73,11 +65,8 @@ class PolarsRows:
         self._checked  # noqa: B018 - once
         if self._lists:
             return [self[i] for i in indices]
-        row, names = self._frame.row, self._names
+        row, names = self._data.row, self._names
         return [dict(zip(names, row(i), strict=True)) for i in indices]
-
-    def __reduce__(self) -> Any:
-        return PolarsRows, (self._frame,)
 
 
 def _check_times(series: Any) -> None:
