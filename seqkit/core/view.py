@@ -203,7 +203,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         super().__init_subclass__(**kwargs)
         cls._name = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
         is_own = cls.__module__.startswith("seqkit.")
-        if not is_own and "__getitem__" in vars(cls):
+        if not is_own and "__getitem__" in vars(cls) and cls._get is View._get:
             raise TypeError(
                 f"{cls.__name__}: a subclass of View defines _get, not __getitem__. A class with __getitem__"
                 " and __len__ is a source already, and needs no base class."
