@@ -38,6 +38,7 @@ __all__ = [
     "refuse_async",
     "refuse_class",
     "refuse_set",
+    "refuse_table",
 ]
 
 
@@ -230,6 +231,13 @@ def is_table(value: Any) -> bool:
     """
     # Not `value.columns`, which may be a cell of a row of pandas, and which polars computes for a LazyFrame.
     return hasattr(type(value), "columns") and hasattr(type(value), "shape")
+
+
+def refuse_table(value: Any, who: str = "") -> None:
+    """Raise TypeError for a table where items would be iterated."""
+    if is_table(value):
+        kind = type(value).__name__
+        raise TypeError(f"{who}iterating a {kind} gives its columns. Pass seqkit.view(table) for its rows.")
 
 
 def check_sequences(value: Any, who: str) -> None:

@@ -46,7 +46,7 @@ from typing import Any, Generic, Protocol, SupportsIndex, TypeVar, cast, overloa
 
 import numpy as np
 
-from .arguments import int_at_least, is_table
+from .arguments import int_at_least, refuse_table
 from .chaining import Chainable
 from .error_path import locate
 from .errors import as_given
@@ -586,10 +586,7 @@ def in_order(items: Iterable[T]) -> Iterator[T]:
     """
     if isinstance(items, View):
         return items._iter(items._plan())
-    if is_table(items):
-        raise TypeError(
-            f"iterating a {type(items).__name__} gives its columns. Pass seqkit.view(table) for its rows."
-        )
+    refuse_table(items)
     iterator = iter(items)
     if isinstance(iterator, GeneratorType) and iterator.gi_frame is None:
         raise RuntimeError(

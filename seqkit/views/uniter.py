@@ -8,7 +8,7 @@ from contextlib import closing
 from itertools import islice
 from typing import Any, NoReturn
 
-from ..core.arguments import int_at_least, is_table, optional_int, positive_int, refuse_async
+from ..core.arguments import int_at_least, optional_int, positive_int, refuse_async, refuse_table
 from ..core.errors import EndOfSequence, as_given, fail, summary
 from ..core.indices import UNKNOWN, Endless, Indices, Length, Plan, as_list
 from ..core.iteration import Progress, restarting
@@ -79,10 +79,7 @@ def uniter(
             "uniter: iterable must be iterable, or a function that returns an iterator, got"
             f" {as_given(iterable)}"
         )
-    if is_table(iterable):
-        raise TypeError(
-            "uniter: iterating a table gives the names of its columns, not rows. Use view(table)."
-        )
+    refuse_table(iterable, "uniter: ")
     refuse_async(iterable, "uniter: iterable")
     cache_size = int_at_least(cache_size, "uniter: cache_size", 0)
     n_parallel = positive_int(n_parallel, "uniter: n_parallel")

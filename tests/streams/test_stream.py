@@ -194,9 +194,11 @@ def test_two_streams_cannot_have_one_iterator() -> None:
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_a_table_is_not_taken_for_an_iterable_of_its_columns(library: str) -> None:
     table = pytest.importorskip(library).DataFrame({"x": [1, 2, 3]})
-    for stream in (Stream(table), Stream(lambda: table), Stream(table).smap(str), sk.uniter(table)):
+    for stream in (Stream(table), Stream(lambda: table), Stream(table).smap(str)):
         with pytest.raises((TypeError, sk.EvaluationError), match="iterating a DataFrame gives its columns"):
             list(stream)
+    with pytest.raises(TypeError, match="uniter: iterating a DataFrame gives its columns"):
+        sk.uniter(table)
     assert len(list(Stream(sk.view(table)))) == 3
     with pytest.raises(sk.EvaluationError, match="open_fn must return an iterable of chunks"):
         sk.streams.count_chunks([0], lambda stream: table)
