@@ -1297,7 +1297,10 @@ def test_a_sample_that_kills_its_worker_costs_its_batch_only(how: str, where: st
         raise error
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize(
+    "context",
+    [*CONTEXTS[:2], pytest.param(CONTEXTS[2], marks=pytest.mark.stress)],  # spawn starts slowly
+)
 def test_workers_are_replaced_whatever_started_them(context: str) -> None:
     options = {"num_workers": 1, "multiprocessing_context": context, "persistent_workers": True}
     with Loader(deadly(8, 3, "SIGKILL"), 2, **options) as loader:

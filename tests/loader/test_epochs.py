@@ -101,7 +101,7 @@ def test_a_data_set_is_told_each_epoch_where_it_is_read(name: str, way: dict[str
         assert plain(loader) == [[700, 701, 702, 703]]
 
 
-@pytest.mark.parametrize("context", ["forkserver", "spawn"])
+@pytest.mark.parametrize("context", ["forkserver", pytest.param("spawn", marks=pytest.mark.stress)])
 def test_workers_of_every_start_method_tell_their_copy(context: str) -> None:
     options: Any = {"num_workers": 1, "multiprocessing_context": context, "persistent_workers": True}
     with sk.DataLoader(Numbers(), 4, **options) as loader:
