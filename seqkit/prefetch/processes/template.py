@@ -48,8 +48,10 @@ from .worker_signals import leave_signals_to_program, program_signals
 # How long to wait for a killed process to end, before giving up on it. A process that waits for a disk or a
 # network file system cannot be killed.
 REAP_S = 10.0
-# How long a template may take to notice that it must end, before it is killed.
+# How long a template may take to notice that it must end, before it is killed. A template with workers gets
+# longer, because only their parent can reap them. With a killed one they would be left to the first process.
 GRACE_S = 0.25
+REAPING_S = 2.0
 
 # A message to a template is the number of a worker. A message from a template is its kind
 # (`TemplateMessage`), the number of the worker, a value, and a number of bytes. A pickled record may follow.
@@ -75,6 +77,7 @@ class Template:
         self._socket = channel
         self._pid = pid
         self._pidfd = watched(pid)
+        self._has_workers = False
         _sockets.add(channel)
         channel.setblocking(False)
 
@@ -114,6 +117,7 @@ class Template:
             if pidfd >= 0:
                 os.set_inheritable(pidfd, False)  # Python 3.11 ignores flags of `recv_fds`
             error = pickle.loads(record).rebuild() if record else None
+            self._has_workers = self._has_workers or kind == TemplateMessage.FORKED
             yield kind, worker, value, nbytes, pidfd, error
 
     def kill(self) -> None:
@@ -125,7 +129,7 @@ class Template:
             _sockets.remove(self._socket)
         except KeyError:
             return  # closed already, or by a daemon thread just now, at exit
-        deadline = time.monotonic() + GRACE_S
+        deadline = time.monotonic() + (REAPING_S if self._has_workers else GRACE_S)
         with suppress(OSError):  # the template has ended
             self._socket.shutdown(socket.SHUT_WR)
             while linux.is_readable(self._socket.fileno(), deadline - time.monotonic()):
