@@ -133,7 +133,11 @@ METHODS = "'thread', 'process', 'inline', 'auto', 'dask', 'ray' or a concurrent.
         ({"in_order": 1}, TypeError, "prefetch: in_order must be a bool, got 1"),
         ({"retries": -1}, ValueError, "prefetch: retries must be an int of at least 0, got -1"),
         ({"retries": None}, TypeError, "prefetch: retries must be an int of at least 0, got None"),
-        ({"colour": "red"}, TypeError, "unexpected keyword argument 'colour'"),
+        (
+            {"colour": "red"},
+            TypeError,
+            "prefetch: there is no parameter colour. Its parameters are seq, nworkers",
+        ),
     ],
 )
 def test_arguments_are_checked_when_the_node_is_built(
