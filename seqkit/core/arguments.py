@@ -14,6 +14,7 @@ import numpy as np
 
 from .errors import as_given
 from .plain import as_index, plain
+from .tracebacks import warn
 
 _ASYNC = CO_COROUTINE | CO_ASYNC_GENERATOR
 
@@ -176,7 +177,12 @@ def check_callable(
         return  # the most common case, fast
     if not callable(value) and not (optional and value is None):
         raise TypeError(f"{who} must be callable{' or None' * optional}, got {as_given(value)}{hint}")
-    refuse_class(value, who)
+    if _makes_callables(value):
+        warn(
+            f"{who} is the class {value.__name__}, so a call makes an object of it. If its objects are to be"
+            f" called, pass one of them: {value.__name__}(...)",
+            UserWarning,
+        )
     refuse_async(value, who)
 
 
@@ -196,8 +202,15 @@ def refuse_class(value: Any, who: str) -> None:
     Traceback (most recent call last):
     TypeError: smap: f is the class Resize. Pass an object of it: Resize(...)
     """
-    if isinstance(value, type) and any("__call__" in vars(base) for base in value.__mro__):
+    if _makes_callables(value):
         raise TypeError(f"{who} is the class {value.__name__}. Pass an object of it: {value.__name__}(...)")
+
+
+def _makes_callables(value: Any) -> bool:
+    """Is a value a class whose objects are called, as those of transforms are?"""
+    if not isinstance(value, type) or issubclass(value, type):
+        return False
+    return any("__call__" in vars(base) for base in value.__mro__)
 
 
 def refuse_async(value: Any, who: str) -> None:
