@@ -181,7 +181,7 @@ class ChainOfViews(RuleBasedStateMachine):
 
 
 ChainOfViews.TestCase.settings = settings(
-    max_examples=150, stateful_step_count=10, derandomize=True, deadline=None, database=None
+    max_examples=80, stateful_step_count=10, derandomize=True, deadline=None, database=None
 )
 TestChainsReadLikeLists = ChainOfViews.TestCase
 

@@ -37,8 +37,8 @@ SLOW_STARTS = ("forkserver", "spawn")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run a test with one of the two slow start methods: half of the tests with either.
 
-    Of the tests that run with fork too, every other one runs with fork alone. In the others only the first
-    case has the slow start method, because the cases differ in parameters that have nothing to do with the
+    Of the tests that run with fork too, three of four run with fork alone. In the others only the first case
+    has the slow start method, because the cases differ in parameters that have nothing to do with the
     start. `make stress` runs all.
     """
     forked = {function_of(item) for item in items if start_method(item) == "fork"}
@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if start not in SLOW_STARTS:
             continue
         turn = crc32(item.name.partition("[")[0].encode())
-        is_left_out = test in forked and (turn % 4 > 1 or test in begun)
+        is_left_out = test in forked and (turn % 8 > 1 or test in begun)
         if start != SLOW_STARTS[turn % 2] or is_left_out:
             item.add_marker(pytest.mark.start_methods)
         else:

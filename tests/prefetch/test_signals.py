@@ -33,7 +33,7 @@ in_each_way = pytest.mark.parametrize(
     ("kind", "step"),
     [
         (THREAD, 3),
-        (FORK, 211),
+        (FORK, 401),
         pytest.param(THREAD, 1, marks=pytest.mark.stress),
         pytest.param(FORK, 17, marks=pytest.mark.stress),
     ],
