@@ -24,7 +24,7 @@ PIP    := -m pip --quiet --disable-pip-version-check
 SYNC   := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 # The longest first: make runs three parts side by side, and starts the next one when one ends. Two CPUs suffice
 # for three parts, because the tests of the engine wait for a third of their time.
-PARTS  := test-engine test-loaders test-others test-examples test-streams lint test-frameworks test-sources
+PARTS  := test-engine test-loaders test-others test-examples test-laws test-streams lint test-frameworks test-sources
 
 export PIP_ROOT_USER_ACTION := ignore
 export PIP_NO_INPUT := 1
@@ -35,10 +35,11 @@ unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
 .PHONY: help demo test $(PARTS) stress bench docs clean
 
-# Rooms whose tests start workers run in processes of their own. Libraries that others load (polars, pandas)
-# have threads, and beside those threads workers are not forked.
+# Tests that start workers run in processes of their own. Libraries that others load (polars, pandas) have
+# threads, and beside those threads workers are not forked. A large process also takes longer to fork.
 LOADERS := tests/loader tests/samplers tests/collation
-APART   := tests/prefetch $(LOADERS) tests/sources tests/streams tests/test_examples.py
+LAWS    := tests/test_conformance.py tests/test_verify.py
+APART   := tests/prefetch $(LOADERS) $(LAWS) tests/sources tests/streams tests/test_examples.py
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -63,8 +64,11 @@ test-loaders:
 	$(BIN)/python -m pytest $(LOADERS)
 
 test-frameworks:
-	$(BIN)/python -m pytest -m frameworks tests/loader/test_frameworks.py tests/test_engines.py \
+	$(BIN)/python -m pytest -m "frameworks and not stress" tests/loader/test_frameworks.py tests/test_engines.py \
 		tests/test_examples.py
+
+test-laws:
+	$(BIN)/python -m pytest $(LAWS)
 
 test-streams:
 	$(BIN)/python -m pytest tests/streams

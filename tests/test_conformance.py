@@ -23,7 +23,8 @@ from .registry import CASES, Case
 
 
 def slow_start(case: Case) -> bool:
-    nested = "fork of a prefetch fork", "thread of a prefetch fork"  # `tests/prefetch/test_stages.py` has more
+    # `tests/prefetch/test_stages.py` has more nodes of nodes.
+    nested = "fork of a prefetch fork", "thread of a prefetch fork"
     return any(word in case.name for word in ("spawn", "forkserver", *nested))
 
 

@@ -212,6 +212,7 @@ def test_tasks_of_dask_that_others_cancel_are_sent_again(dask: Any) -> None:
         assert list(items) == list(range(1, 40))
 
 
+@pytest.mark.stress  # it starts Ray again
 def test_ray_that_is_shut_down_is_reported(ray: Any) -> None:
     module = pytest.importorskip("ray")
     not_started = sk.prefetch(range(3), method=ray)

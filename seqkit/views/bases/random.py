@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...core.indices import Length
@@ -51,9 +51,14 @@ class Random(View[Any]):
         return [f"seed={self._seed}", *[f"epoch={self._epoch}"] * (self._epoch > 0)]
 
 
-def reorderings(view: View[Any]) -> Iterator[Random]:
-    """Return the views below, and the view, that put another item at each position in each epoch."""
-    return (node for node in walk(view) if isinstance(node, Random) and node._reorders)
+def reorderings(
+    view: View[Any], goes_below: Callable[[View[Any]], bool] = lambda view: True
+) -> Iterator[Random]:
+    """Return the views below, and the view, that put another item at each position in each epoch.
+
+    `goes_below` is that of `walk`.
+    """
+    return (node for node in walk(view, goes_below) if isinstance(node, Random) and node._reorders)
 
 
 def is_reordered(view: View[Any]) -> bool:
