@@ -24,7 +24,8 @@ PIP    := -m pip --quiet --disable-pip-version-check
 SYNC   := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 # The longest first: make runs three parts side by side, and starts the next one when one ends. Two CPUs suffice
 # for three parts, because the tests of the engine wait for a third of their time.
-PARTS  := test-engine test-loaders test-others test-examples test-laws test-streams lint test-frameworks test-sources
+PARTS  := test-engine test-loaders test-others test-examples test-laws test-libraries test-streams lint \
+          test-frameworks test-sources
 
 export PIP_ROOT_USER_ACTION := ignore
 export PIP_NO_INPUT := 1
@@ -38,6 +39,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests that start workers run in processes of their own. Libraries that others load (polars, pandas) have
 # threads, and beside those threads workers are not forked. A large process also takes longer to fork.
 LOADERS := tests/loader tests/samplers tests/collation
+HEAVY   := tests/prefetch/test_arrow.py tests/prefetch/test_torch_modes.py tests/loader/test_epochs.py \
+           tests/loader/test_options.py tests/loader/test_torch.py
 LAWS    := tests/test_conformance.py tests/test_verify.py
 APART   := tests/prefetch $(LOADERS) $(LAWS) tests/sources tests/streams tests/test_examples.py
 
@@ -52,7 +55,7 @@ test: $(VENV)/.test
 	@$(MAKE) --no-print-directory --jobs=3 $(SYNC) $(PARTS)
 
 test-engine:
-	$(BIN)/python -m pytest tests/prefetch
+	$(BIN)/python -m pytest tests/prefetch $(addprefix --ignore=,$(HEAVY))
 
 test-others:
 	$(BIN)/python -m pytest $(addprefix --ignore=,$(APART))
@@ -61,7 +64,10 @@ test-examples:
 	$(BIN)/python -m pytest tests/test_examples.py
 
 test-loaders:
-	$(BIN)/python -m pytest $(LOADERS)
+	$(BIN)/python -m pytest $(LOADERS) $(addprefix --ignore=,$(HEAVY))
+
+test-libraries:
+	$(BIN)/python -m pytest $(HEAVY)
 
 test-frameworks:
 	$(BIN)/python -m pytest -m "frameworks and not stress" tests/loader/test_frameworks.py tests/test_engines.py \

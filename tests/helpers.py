@@ -20,11 +20,27 @@ __all__ = [
     "Interrupted",
     "InterruptsOnce",
     "Naturals",
+    "Numbers",
     "agree_after_errors",
     "loses_nothing",
     "past_errors",
     "says",
 ]
+
+
+class Numbers:
+    """Samples that say which epoch their data set was told last."""
+
+    epoch = -1
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, i: int) -> int:
+        return 100 * self.epoch + i
 
 
 class Naturals(sk.View[int]):

@@ -12,6 +12,7 @@ import pytest
 import seqkit as sk
 from seqkit.samplers import BatchSampler, InfiniteSampler, RandomSampler
 
+from ..helpers import Numbers
 from .ways import WAYS
 
 data = pytest.importorskip("torch.utils.data")
@@ -20,21 +21,6 @@ every_way = pytest.mark.parametrize("way", WAYS)
 
 def plain(loader: Any) -> list[Any]:
     return [batch.tolist() for batch in loader]
-
-
-class Numbers:
-    """Samples that say which epoch their data set was told last."""
-
-    epoch = -1
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    def __len__(self) -> int:
-        return 4
-
-    def __getitem__(self, i: int) -> int:
-        return 100 * self.epoch + i
 
 
 class Slotted:

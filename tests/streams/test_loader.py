@@ -15,8 +15,8 @@ from seqkit.streams import StreamLoader
 from seqkit.streams.chunks import Chunks, Key, Opener
 from seqkit.streams.order import Listed
 from seqkit.streams.workers import ReadAhead, StreamInUse, Workers
-from tests.loader.test_epochs import Numbers
 
+from ..helpers import Numbers
 from .model import KINDS, batches, numbers, shown
 
 every_kind = pytest.mark.parametrize(("workers", "method"), KINDS)
