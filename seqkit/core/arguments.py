@@ -167,9 +167,9 @@ def check_callable(
     Traceback (most recent call last):
     TypeError: random_map: f is called with (item, rng), got <lambda>(image)
     """
-    if type(value) is FunctionType and not value.__code__.co_flags & _ASYNC:
-        if takes is not None and not _fits(value, len(takes)):
-            names = value.__code__.co_varnames[: value.__code__.co_argcount]
+    if type(value) is FunctionType and not (code := value.__code__).co_flags & _ASYNC:
+        if takes is not None and code.co_argcount != len(takes) and not _fits(value, len(takes)):
+            names = code.co_varnames[: code.co_argcount]
             raise TypeError(
                 f"{who} is called with ({', '.join(takes)}), got {value.__name__}({', '.join(names)})"
                 f"{unfit * (len(names) > len(takes))}"

@@ -133,7 +133,9 @@ def _reading(read: Callable[..., dict[str, Any]]) -> Callable[[F], F]:
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             try:  # cheaper than a block of `hiding_frames`
-                return function(*args, **(read(kwargs, who) if kwargs else kwargs))
+                if not kwargs:
+                    return function(*args)
+                return function(*args, **read(kwargs, who))
             except Exception as error:
                 if type(error) is TypeError and error.__traceback__ and error.__traceback__.tb_next is None:
                     _say_parameters(error, who, args, kwargs, function)  # the call itself failed
