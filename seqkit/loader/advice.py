@@ -19,11 +19,13 @@ from ..samplers.random_order import RandomSampler
 from ..views.bases.random import is_reordered
 from ..views.gather.part_of_shuffle import warn_of_part_of_shuffle
 from .options import Options
-from .orders import has_slice, is_a_share
+from .orders import forgets_its_order, has_slice, is_a_share, order_name
 from .state_checks import sample_count
 
 __all__ = [
     "warn_of_exhausted",
+    "warn_of_forgotten_order",
+    "warn_of_left_out_state",
     "warn_of_missed_parts",
     "warn_of_no_batch",
     "warn_of_other_samples",
@@ -141,6 +143,29 @@ def warn_of_other_samples(options: Options, sampler: Any) -> bool:
     warn(
         "DataLoader: the sampler chooses positions of a shuffled data set, and other samples stand there in"
         " each epoch. Pass the data set before it is shuffled. The sampler determines the order",
+        UserWarning,
+    )
+    return True
+
+
+def warn_of_forgotten_order(options: Options, sampler: Any) -> bool:
+    """Warn of a state without the order of its sampler. Return whether there was a warning."""
+    if not forgets_its_order(sampler):
+        return False
+    warn(
+        f"DataLoader: the state cannot hold the order of {order_name(sampler)}, which draws it from a"
+        " generator in every epoch, so samples may come twice or be missed after a resume. Use shuffle=True,"
+        " or a sampler of seqkit.samplers",
+        UserWarning,
+    )
+    return True
+
+
+def warn_of_left_out_state(options: Options, sampler: Any) -> bool:
+    """Warn of a state without that of the data set. Return whether there was a warning."""
+    warn(
+        f"DataLoader: the state leaves out the state_dict of the data set ({type(options.dataset).__name__}),"
+        " because workers read copies of it or read it ahead. Set num_workers to 0 to keep it",
         UserWarning,
     )
     return True

@@ -426,11 +426,6 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
             raise TypeError(f"DataLoader: no length, for its {what} ({type(source).__name__}) has none")
         return n
 
-    def _warn_once(self, name: str, warn: Callable[[Options, Any], bool]) -> None:
-        """Call a function that warns if need be, until it has."""
-        if name not in self._said and warn(self._options, self._epochs.sampler):
-            self._said.add(name)
-
     def __repr__(self) -> str:
         name = f"<{type(self.dataset).__name__}>"
         data = name if self._options.is_iterable else repr(as_view(self.dataset, "DataLoader"))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from weakref import WeakSet
 
 from ..core.tracebacks import warn
 from ..core.view import View
+from .advice import warn_of_forgotten_order, warn_of_left_out_state
 from .attributes import Attributes
-from .orders import forgets_its_order, order_name, share_of
+from .options import Options
+from .orders import order_name, share_of
 from .parts import InTurn
 from .state_checks import check_samples, check_share, check_state, has_exact_state
 
@@ -47,8 +50,8 @@ class Resumable(Attributes):
                 " the samples that are carried over"
             )
         position = self._epochs.position()
-        if position["batch"] and forgets_its_order(self._epochs.sampler):
-            self._warn_of_a_forgotten_order()
+        if position["batch"]:
+            self._warn_once("order", warn_of_forgotten_order)
         self._warn_of_a_rival()
         share = share_of(self._epochs.sampler)
         return {
@@ -72,15 +75,10 @@ class Resumable(Attributes):
         below = getattr(self.dataset, "_random_count", 0)  # salts the order
         return f"shuffle above {below} random views" if below else "shuffle"
 
-    def _warn_of_a_forgotten_order(self) -> None:
-        if "order" not in self._said:
-            self._said.add("order")
-            warn(
-                f"DataLoader: the state cannot hold the order of {order_name(self._epochs.sampler)}, which"
-                " draws it from a generator in every epoch, so samples may come twice or be missed after a"
-                " resume. Use shuffle=True, or a sampler of seqkit.samplers",
-                UserWarning,
-            )
+    def _warn_once(self, name: str, warn: Callable[[Options, Any], bool]) -> None:
+        """Call a function that warns if need be, until it has."""
+        if name not in self._said and warn(self._options, self._epochs.sampler):
+            self._said.add(name)
 
     def _warn_of_a_rival(self) -> None:
         latest = self._epochs.latest
@@ -100,14 +98,7 @@ class Resumable(Attributes):
             return False
         if not self._options.num_workers and not isinstance(self._items, InTurn):
             return True
-        if "dataset" not in self._said:
-            self._said.add("dataset")
-            warn(
-                f"DataLoader: the state leaves out the state_dict of the data set"
-                f" ({type(self.dataset).__name__}), because workers read copies of it or read it ahead. Set"
-                " num_workers to 0 to keep it",
-                UserWarning,
-            )
+        self._warn_once("dataset", warn_of_left_out_state)
         return False
 
     def _dataset_state(self) -> dict[str, Any]:
