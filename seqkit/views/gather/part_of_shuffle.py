@@ -7,7 +7,7 @@ from typing import Any
 from ...core.tracebacks import warn
 from ...core.view import View, is_measured, walk
 from ..bases.one_of_several import OneOfSeveral
-from ..bases.random import Random
+from ..bases.random import reorderings
 from .gather import Gather
 
 __all__ = ["warn_of_part_of_shuffle"]
@@ -55,9 +55,7 @@ def _is_part(node: Gather) -> bool:
 
 def _is_shuffled(view: View[Any]) -> bool:
     """Is a view shuffled, or does it read one sequence that is?"""
-    return any(
-        isinstance(node, Random) and node._reorders and _reads_one(node) for node in walk(view, _reads_one)
-    )
+    return any(_reads_one(node) for node in reorderings(view, _reads_one))
 
 
 def _reads_one(view: View[Any]) -> bool:
