@@ -37,7 +37,8 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help demo test $(PARTS) stress bench docs clean
 
 # Tests that start workers run in processes of their own. Libraries that others load (polars, pandas) have
-# threads, and beside those threads workers are not forked. A large process also takes longer to fork.
+# threads, and beside those threads workers are not forked. A large process also takes longer to fork: HEAVY
+# are the files that cannot be collected without PyTorch or Arrow.
 LOADERS := tests/loader tests/samplers tests/collation
 HEAVY   := tests/prefetch/test_arrow.py tests/prefetch/test_torch_modes.py tests/loader/test_epochs.py \
            tests/loader/test_options.py tests/loader/test_torch.py
@@ -64,7 +65,7 @@ test-examples:
 	$(BIN)/python -m pytest tests/test_examples.py
 
 test-loaders:
-	$(BIN)/python -m pytest $(LOADERS) $(addprefix --ignore=,$(HEAVY))
+	$(BIN)/python -m pytest $(LOADERS) $(addprefix --ignore=,$(HEAVY) tests/loader/test_frameworks.py)
 
 test-libraries:
 	$(BIN)/python -m pytest $(HEAVY)

@@ -1,8 +1,12 @@
 """Choose the tests that run, and make garbage collections in tests short."""
 
+import functools
 import gc
 import importlib.util
+import inspect
+import re
 from collections import defaultdict
+from collections.abc import Callable
 from zlib import crc32
 
 import pytest
@@ -26,8 +30,29 @@ collect_ignore = [
 ]
 
 
+# Libraries that stay in memory once a test has imported them.
+_LARGE = re.compile(r"\b(torch|pandas|pyarrow|polars|datasets|h5py|PIL)\b")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run one of the cases of a test that differ only in their worker processes. `make stress` runs all.
+    """Run the tests that use large libraries last, and of cases that hardly differ only one."""
+    items.sort(key=_uses_a_large_library)
+    _mark_cases_with_other_processes(items)
+
+
+def _uses_a_large_library(item: pytest.Item) -> bool:
+    """Return whether a test names a large library, which makes forks of its process three times slower."""
+    function = getattr(item, "function", None)
+    return bool(_LARGE.search(item.name) or (function and _LARGE.search(_source(function))))
+
+
+@functools.cache
+def _source(function: Callable[..., object]) -> str:
+    return inspect.getsource(function)
+
+
+def _mark_cases_with_other_processes(items: list[pytest.Item]) -> None:
+    """Leave all but one of the cases of a test that differ only in their worker processes to `make stress`.
 
     The cases take turns, so that all kinds of processes occur in the tests of a room.
     """
