@@ -187,6 +187,16 @@ def test_both_names_of_a_parameter_are_refused() -> None:
         (lambda: sk.view([1]).window(1, step=1), "window: there is no parameter step. Use stride."),
         (lambda: sk.add_cache([1], cache_dir="x"), "add_cache: there is no parameter cache_dir. Use store."),
         (lambda: sk.shard([1], num_shards=2, index=0), "there is no parameter num_shards. Use world_size."),
+        (
+            lambda: sk.samplers.RandomSampler([1], n=2),
+            "RandomSampler: there is no parameter n. Its parameters",
+        ),
+        (lambda: sk.samplers.BatchSampler([1], 2, droplast=True), "no parameter droplast. Use drop_last."),
+        (lambda: sk.samplers.DistributedSampler([1], world_size=2), "world_size. Use num_replicas."),
+        (
+            lambda: sk.streams.StreamLoader([1], range, nworkers=2),
+            "StreamLoader: there is no parameter nworkers",
+        ),
         (lambda: sk.smap(len, ["a"], num_proc=2), "num_proc. Use prefetch(smap(f, sequence), nworkers)."),
         (lambda: sk.batch([1], 2, colate_fn=list), "batch: there is no parameter colate_fn. Use collate_fn."),
         (lambda: sk.repeat(0, often=2), "there is no parameter often. Its parameters are value, times."),

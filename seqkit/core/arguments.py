@@ -322,11 +322,11 @@ def refuse_set(value: Any, who: str) -> None:
 
 
 def check_iterable(value: Any, who: str, what: str = "indices") -> None:
-    """Refuse what cannot be iterated, and sets; nothing is read."""
+    """Refuse what cannot be iterated, sets and text; nothing is read."""
     refuse_set(value, who)
     if isinstance(value, type):
         raise TypeError(f"{who} should be an iterable of {what}, but got the class {value.__name__}")
-    if not hasattr(value, "__iter__") and not hasattr(value, "__getitem__"):
+    if isinstance(value, str | bytes) or not (hasattr(value, "__iter__") or hasattr(value, "__getitem__")):
         raise TypeError(f"{who} should be an iterable of {what}, but got {as_given(value)}")
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
+from .misspelt import meant
+
 __all__ = ["lazy_names", "public_names"]
 
 
@@ -55,10 +57,7 @@ def lazy_names(
         return found
 
     def instead(name: str) -> str:
-        from difflib import get_close_matches  # only for an error
-
-        names = () if name.startswith("_") else dir(sys.modules[package])
-        close = (elsewhere or {}).get(name) or next(iter(get_close_matches(name, names, 1, 0.75)), "")
+        close = meant(name, () if name.startswith("_") else dir(sys.modules[package]), elsewhere)
         return f". Use {close!r}." if close else ""
 
     return __getattr__, public_names(package)

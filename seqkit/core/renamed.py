@@ -7,6 +7,7 @@ from functools import partial, wraps
 from inspect import signature
 from typing import Any, TypeVar, cast
 
+from .misspelt import meant
 from .tracebacks import hide_frames, warn
 
 __all__ = ["named_elsewhere", "renamed"]
@@ -110,16 +111,14 @@ def _say_parameters(
     error: TypeError, who: str, args: tuple[Any, ...], given: dict[str, Any], function: Callable[..., Any]
 ) -> None:
     """Let the error of a call that does not fit a function say which parameter it has instead."""
-    from difflib import get_close_matches  # only for an error
-
     names = [name for name in signature(function).parameters if name != "self"]
     if names[0] == "sequences" and len(args) > 1:
         error.args = (f"{who}: the sequences are one argument. Pass a list of them: {who}([a, b]).",)
         return
     for name in given:
         if name not in names:
-            close = get_close_matches(name, names, 1)
-            advice = f"Use {close[0]}" if close else f"Its parameters are {', '.join(names)}"
+            close = meant(name, names)
+            advice = f"Use {close}" if close else f"Its parameters are {', '.join(names)}"
             error.args = (f"{who}: there is no parameter {name}. {advice}.",)
             return
 

@@ -7,6 +7,7 @@ from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Concatenate, ParamSpec, TypeVar, get_type_hints
 
+from ..core.misspelt import meant
 from ..core.tracebacks import hiding_frames
 
 __all__ = ["did_you_mean", "takes"]
@@ -58,12 +59,6 @@ _OTHER_NAMES = {
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return a question for a misspelt name, or nothing.
-
-    >>> did_you_mean("bath_size", ["batch_size", "seed"]), did_you_mean("colour", ["batch_size"])
-    (". Did you mean 'batch_size'?", '')
-    """
-    from difflib import get_close_matches  # only for an error
-
-    close = [_OTHER_NAMES[name]] if name in _OTHER_NAMES else get_close_matches(name, list(names), 1, 0.75)
-    return f". Did you mean {close[0]!r}?" if close else ""
+    """Return a question for a misspelt name, or nothing."""
+    close = meant(name, names, _OTHER_NAMES)
+    return f". Did you mean {close!r}?" if close else ""

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..core.arguments import as_flag, number_at_least, optional_number, positive_int
 from ..core.plain import plain
+from ..core.renamed import renamed
 from ..core.source import Source, as_view, view
 from ..core.view import View
 from ..views.batch import batch
@@ -79,6 +80,7 @@ class TokenBudgetBatchSampler(GroupedBatches):
     [[0, 1], [2, 3], [4]]
     """
 
+    @renamed()
     def __init__(
         self,
         lengths: Any,
@@ -175,6 +177,7 @@ class BudgetBatchSampler(NestedSampler):
     [['a', 'bb'], ['cccc']]
     """
 
+    @renamed()
     def __init__(
         self,
         sampler: Iterable[Any],

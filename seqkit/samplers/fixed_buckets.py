@@ -13,6 +13,7 @@ from ..core.arguments import as_batch_size, as_flag, as_last, number_at_least
 from ..core.indices import IndexArray, Indices, as_array, as_slice
 from ..core.once import cached
 from ..core.plain import plain
+from ..core.renamed import renamed
 from ..core.tracebacks import warn
 from ..core.view import View
 from ..views.batch import batch
@@ -94,6 +95,7 @@ class FixedBucketSampler(GroupedBatches):
     key 9: 2 samples, 2 per batch
     """
 
+    @renamed()
     def __init__(
         self,
         lengths: Any,

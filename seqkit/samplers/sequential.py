@@ -53,6 +53,7 @@ class SequentialSampler(Sampler):
     ([2, 0], 2)
     """
 
+    @renamed()
     def __init__(self, data_source: Any, start: int = 0, indices: Order | None = None) -> None:
         super().__init__()
         self.data_source = data_source
@@ -106,6 +107,7 @@ class IntervalSampler(Sampler):
     ([0, 3, 6, 1, 4, 2, 5], [0, 3, 6])
     """
 
+    @renamed()
     def __init__(self, length: Any, interval: int, rollover: bool = True) -> None:
         super().__init__()
         sample_count(length, "IntervalSampler", "length")

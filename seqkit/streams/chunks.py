@@ -30,7 +30,8 @@ from ..core.errors import EndOfSequence, EvaluationError, RemoteError, seterr, s
 from ..core.indices import UNKNOWN
 from ..core.set_epoch import listeners
 from ..core.view import View, in_order, is_measured, name_of
-from ..core.worker import close_with_worker, in_process_worker
+from ..core.worker import close_with_worker, get_worker_info, in_process_worker
+from ..prefetch.seeding import seed_item
 from .order import Order
 from .stream import Stream
 from .unshared import unshared
@@ -175,12 +176,21 @@ class StreamsOfThread:
     opener : Opener
     patience_ns : int
         How long to move a reopened stream on before returning None.
+    seed : int, optional
+        In a worker process, the global generators are seeded for each chunk, and for opening a stream, from
+        this number, the stream and the chunk. So draws depend neither on the worker nor on what it read
+        before.
     """
 
-    def __init__(self, order: Order | None, opener: Opener, patience_ns: int = sys.maxsize) -> None:
+    def __init__(
+        self, order: Order | None, opener: Opener, patience_ns: int = sys.maxsize, seed: int | None = None
+    ) -> None:
         self._order = order
         self._opener = opener
         self._patience_ns = patience_ns
+        info = get_worker_info() if in_process_worker() else None
+        self._seed = None if info is None else seed
+        self._initial_seed = 0 if info is None else info.seed >> 1  # of torch
         # Other chunks are read while the consumer has this one. Processes send copies.
         self._copies = not in_process_worker()
         self._open: dict[int, _OpenPass] = {}
@@ -217,6 +227,7 @@ class StreamsOfThread:
         if key.chunk >= self._over.get(key.number, sys.maxsize):
             raise EndOfSequence("the stream has ended")
         try:
+            self._seed_globals(key.number, -1)
             order = None if key.has_item else self._order
             stream = self._opener.open(key.item if order is None else order.item(key.number), key.chunk)
             if any(stream.items is other.items for other in self._open.values()):
@@ -232,6 +243,7 @@ class StreamsOfThread:
 
     def _draw(self, key: Key, stream: _OpenPass) -> Any:
         try:
+            self._seed_globals(key.number, stream.position)
             value = next(stream.items)
         except StopIteration:
             self._end(key.number, stream.position)
@@ -241,6 +253,10 @@ class StreamsOfThread:
             stream.position += 1
             return value
         raise EndOfSequence("the stream has ended")
+
+    def _seed_globals(self, number: int, chunk: int) -> None:
+        if self._seed is not None:
+            seed_item(self._seed, self._initial_seed, 0, (number, chunk))
 
     def _end(self, number: int, chunks: int | None = None) -> None:
         """Close a stream. `chunks` is how many it has, if it is not to be opened again."""
@@ -285,11 +301,9 @@ class Chunks(View[Any]):
     with the thread in its place.
     """
 
-    def __init__(self, order: Order | None, opener: Opener, patience_ns: int) -> None:
+    def __init__(self, order: Order | None, opener: Opener, patience_ns: int, seed: int) -> None:
         super().__init__((), UNKNOWN)
-        self._order = order
-        self._opener = opener
-        self._patience_ns = patience_ns
+        self._of_streams = order, opener, patience_ns, seed
         self._local = _OfThread()
         # By the number of a stream: the chunk that is being read, and by which thread.
         self._being_read: dict[int, tuple[int, StreamsOfThread]] = {}
@@ -297,7 +311,7 @@ class Chunks(View[Any]):
     def _get(self, i: Any) -> Any:
         streams = self._local.streams
         if streams is None:
-            streams = self._local.streams = StreamsOfThread(self._order, self._opener, self._patience_ns)
+            streams = self._local.streams = StreamsOfThread(*self._of_streams)
         key = Key(*i) if type(i) is tuple else Key(i >> CHUNK_BITS, i & ((1 << CHUNK_BITS) - 1))
         chunk, reader = self._being_read.get(key.number, (key.chunk, streams))
         if reader is not streams and chunk < key.chunk:  # opened again, the stream would be stuck again
@@ -316,4 +330,4 @@ class Chunks(View[Any]):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Chunks, (self._order, self._opener, self._patience_ns)
+        return Chunks, self._of_streams

@@ -12,6 +12,7 @@ from ..core.source import as_view
 from ..prefetch import prefetch
 from ..views.smap.smap import smap
 from .chunks import Opener
+from .epochs import check_streams
 
 __all__ = ["count_chunks"]
 
@@ -59,6 +60,7 @@ def count_chunks(
     [3, 1]
     """
     check_callable(open_fn, "count_chunks: open_fn")
+    check_streams(streams, "count_chunks")
     nworkers = int_at_least(nworkers, "count_chunks: nworkers", 0)
     counts = smap(partial(_count, Opener(open_fn)), as_view(streams, "count_chunks"))
     if not nworkers:

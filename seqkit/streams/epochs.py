@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..core.arguments import int_at_least, optional_int, positive_int, refuse_set
+from ..core.errors import brief
 from ..core.indices import Unsized
 from ..core.source import as_view
 from ..core.values import values_of
@@ -13,7 +14,7 @@ from ..core.view import View
 from .lanes import Padding, count_batches
 from .order import Drawn, Listed, Order
 
-__all__ = ["StreamEpochs"]
+__all__ = ["StreamEpochs", "check_streams"]
 
 
 class StreamEpochs:
@@ -152,8 +153,23 @@ class StreamEpochs:
         return (self.lengths[order.id(number)] for number in range(order.length or 0))
 
 
+def check_streams(streams: Any, who: str) -> None:
+    """Refuse text as a list of streams: each character would be a stream.
+
+    >>> check_streams("log.txt", "StreamLoader")
+    Traceback (most recent call last):
+    TypeError: StreamLoader: streams must be a sequence or an iterable of streams, got the text 'log.txt'. ...
+    """
+    if isinstance(streams, str | bytes):
+        raise TypeError(
+            f"{who}: streams must be a sequence or an iterable of streams, got the text {brief(streams)}."
+            " For a single stream pass a list of it."
+        )
+
+
 def _as_streams(streams: Any) -> tuple[Any, int | None]:
     """Return streams as a view, and their number; or as an iterable, and None."""
+    check_streams(streams, "StreamLoader")
     if hasattr(streams, "__getitem__") and (hasattr(streams, "__len__") or isinstance(streams, View)):
         view = as_view(streams, "StreamLoader: streams")
         if not isinstance(view._n, Unsized):

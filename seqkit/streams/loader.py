@@ -21,6 +21,7 @@ from ..core.arguments import (
 from ..core.display import LoaderDisplay
 from ..core.iteration import is_one_shot
 from ..core.randomness import as_seed, node_key
+from ..core.renamed import named_elsewhere
 from ..core.set_epoch import listeners, tell
 from ..core.tracebacks import warn
 from ..core.view import name_of
@@ -88,7 +89,8 @@ class StreamLoader(LoaderDisplay):
     shuffle : bool
         True reads the streams in another order in every epoch. Needs streams with a length.
     seed : int, optional
-        Chooses the orders (0 or more). None (the default) draws one from the system, once.
+        Chooses the orders (0 or more), and seeds the global generators of worker processes for each chunk.
+        None (the default) draws one from the system, once.
     rank, world_size : int
         Read every `world_size`-th stream from number `rank` on, in the order of the epoch. All ranks make the
         same number of batches: `batches_per_epoch`, or the number that follows from `lengths`.
@@ -160,6 +162,7 @@ class StreamLoader(LoaderDisplay):
     [[32 21]] [0 2] [False False] [False False]
     """
 
+    @named_elsewhere(context="multiprocessing_context", nworkers="num_workers", start_hook="worker_init_fn")
     def __init__(
         self,
         streams: Any,
@@ -328,7 +331,8 @@ class StreamLoader(LoaderDisplay):
     def _nodes(self, order: Order | None, epoch: int) -> list[Prefetch[Any]]:
         timeout, workers = self._options["timeout"], self.num_workers
         patience_ns = sys.maxsize if timeout is None else int(timeout * 1e9 / 4)
-        chunks = Chunks(order, self._opener.at_epoch(epoch), patience_ns)
+        seed = node_key("chunks", self.seed, epoch, self._epochs.rank)
+        chunks = Chunks(order, self._opener.at_epoch(epoch), patience_ns, seed)
         shm_size = self._options["shm_size"]
         # So many results can be held, or on their way, without copies. All streams may be with one worker.
         most = min(256, max(16, self._limits.chunks * self.batch_size))

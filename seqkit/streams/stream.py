@@ -13,6 +13,7 @@ from ..core.arguments import as_bool, check_callable, int_at_least, positive_int
 from ..core.errors import EndOfSequence, EvaluationError
 from ..core.indices import UNKNOWN, Endless, Plan, each
 from ..core.iteration import Progress, is_one_shot, restarting
+from ..core.misspelt import meant
 from ..core.randomness import as_seed, node_key
 from ..core.renamed import renamed
 from ..core.set_epoch import listeners
@@ -20,6 +21,17 @@ from ..core.view import T, U, View, in_order, is_measured, name_of, walk
 from ..views.smap.smap import Smap
 
 __all__ = ["Stream", "shuffle_buffer"]
+
+# What to use for the names that other libraries have for methods of streams.
+_OTHER_NAMES = {
+    "apply": "smap",
+    "chunk": "batch",
+    "map": "smap",
+    "prefetch": "prefetch(uniter(stream), 1)",
+    "shard": "split",
+    "shuffle": "shuffle_buffer",
+    "take": "itertools.islice(stream, n)",
+}
 
 
 class Stream(Generic[T]):
@@ -223,6 +235,10 @@ class Stream(Generic[T]):
         for below in [view.stream for view in views if isinstance(view, _ByNumber)] or [source]:
             for one in listeners(below):
                 one.set_epoch(self._epoch)
+
+    def __getattr__(self, name: str) -> Any:
+        close = "" if name.startswith("_") else meant(name, dir(Stream), _OTHER_NAMES)
+        raise AttributeError(f"Stream: no attribute {name!r}" + (f". Use {close!r}." if close else ""))
 
     def __repr__(self) -> str:
         source: Any = self._source

@@ -654,6 +654,12 @@ OURS = [
     ({"shuffle": "yes"}, ValueError, "shuffle should be a boolean value, but got 'yes'"),
     ({"shuffle": 1}, ValueError, "shuffle should be a boolean value, but got 1"),
     ({"sampler": 5}, TypeError, "sampler should be an iterable of indices, but got 5"),
+    ({"sampler": "random"}, TypeError, "sampler should be an iterable of indices, but got 'random'"),
+    (
+        {"batch_sampler": b"1"},
+        TypeError,
+        "batch_sampler should be an iterable of lists of indices, but got b'1'",
+    ),
     ({"batch_sampler": 5}, TypeError, "batch_sampler should be an iterable of lists of indices, but got 5"),
     (
         {"sampler": sk.RandomSampler},

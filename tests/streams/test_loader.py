@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from collections.abc import Iterator
 from itertools import count, islice
@@ -71,6 +72,11 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"lengths": [1] * 5, "batches_per_epoch": 2}, ValueError, "contradicts lengths"),
     ({"padding": "stop", "batches_per_epoch": 2}, ValueError, "contradicts padding='stop'"),
     ({"streams": 5}, TypeError, "streams must be a sequence or an iterable, got 5"),
+    (
+        {"streams": "log.txt"},
+        TypeError,
+        "of streams, got the text 'log.txt'. For a single",
+    ),
     ({"streams": {1, 2}}, TypeError, "streams: a set has no order, got set"),
     ({"streams": iter([1]), "padding": "restart"}, TypeError, "restart' needs streams with a length"),
     ({"streams": count(), "shuffle": True}, TypeError, "shuffle needs streams with a length"),
@@ -350,7 +356,7 @@ def test_streams_opened_ahead_are_bounded(ahead: int, tmp_path: Any) -> None:
 
 
 def test_the_next_stream_is_read_up_to_the_same_batch_as_the_others() -> None:
-    chunks = Chunks(Listed(sk.view([40, 40])), Opener(range), sys.maxsize)
+    chunks = Chunks(Listed(sk.view([40, 40])), Opener(range), sys.maxsize, 0)
     workers = Workers([sk.prefetch(chunks, 1, max_buffered=64)], ReadAhead(16, 8, 1 << 28), str)
     first, second = StreamInUse(Key(0, 0), 0), StreamInUse(Key(1, 0), 1)
     workers.begin(first, first.start, needed=0, batch=0)
@@ -426,17 +432,70 @@ def seed_worker(worker: int) -> None:
     np.random.seed(torch.initial_seed() % 2**32)
 
 
-def draws(stream: Any) -> Any:
-    return [np.array([np.random.rand()]) for _ in range(3)]
+def draws_of_opening(stream: int) -> Any:
+    return [np.array([np.random.rand(), random.random()]) for _ in range(3 + stream % 2)]
 
 
-def test_streams_draw_the_same_in_each_run_and_others_in_each_epoch_where_worker_init_fn_seeds() -> None:
+def draws_of_chunks(stream: int) -> Iterator[Any]:
+    for _ in range(3 + stream % 2):
+        yield np.array([np.random.rand(), random.random()])
+
+
+def read_draws(streams: Any, open_fn: Any, workers: int, **options: Any) -> list[Any]:
+    """Return the numbers that are drawn in two epochs, padding left out."""
+    with StreamLoader(streams, open_fn, 3, workers, pad_value=0, seed=3, **options) as loader:
+        return [float(n) for _ in range(2) for batch in loader for n in batch.data.ravel() if n]
+
+
+@pytest.mark.parametrize("streams", [range(5), lambda: iter(range(5))], ids=["sequence", "iterable"])
+@pytest.mark.parametrize("open_fn", [draws_of_opening, draws_of_chunks])
+def test_chunks_draw_the_same_for_any_worker_processes_and_others_than_each_other(
+    streams: Any, open_fn: Any
+) -> None:
+    listed = Anew(streams) if callable(streams) else streams
+    runs = [read_draws(listed, open_fn, workers) for workers in (1, 2, 7)]
+    assert runs[0] == runs[1] == runs[2]
+    assert len({*runs[0]}) == len(runs[0]) == 2 * (3 * 3 + 2 * 4) * 2
+    before = random.getstate(), np.random.get_state()[1].tobytes()
+    read_draws(listed, open_fn, 0)
+    assert (random.getstate(), np.random.get_state()[1].tobytes()) != before  # no seeds in this process
+    assert read_draws(listed, open_fn, 0) != read_draws(listed, open_fn, 0)
+
+
+class Anew:
+    """Streams that can only be iterated, and any number of times."""
+
+    def __init__(self, begin: Any) -> None:
+        self._begin = begin
+
+    def __iter__(self) -> Iterator[int]:
+        return self._begin()
+
+
+def test_ranks_draw_other_numbers() -> None:
+    shares = [
+        read_draws(range(6), draws_of_chunks, 1, rank=rank, world_size=2, batches_per_epoch=4)
+        for rank in range(2)
+    ]
+    assert not {*shares[0]} & {*shares[1]}
+
+
+def test_a_resumed_epoch_draws_what_is_left_of_it() -> None:
+    def loader(workers: int) -> Any:
+        return StreamLoader(range(5), draws_of_chunks, 3, workers, pad_value=0, seed=3)
+
+    with loader(2) as whole:
+        batches = iter(whole)
+        first = next(batches)
+        state = whole.state_dict()
+        wanted = [batch.data.tolist() for batch in batches]
+    assert first.data.tolist() not in wanted
+    with loader(1) as rest:
+        rest.load_state_dict(state)
+        assert [batch.data.tolist() for batch in rest] == wanted
+
+
+def test_chunks_draw_the_same_where_worker_init_fn_seeds() -> None:
     pytest.importorskip("torch")
-
-    def read() -> Any:
-        with StreamLoader([0, 1], draws, 2, 2, worker_init_fn=seed_worker, seed=3) as loader:
-            return [[batch.data.ravel().tolist() for batch in loader] for _ in range(2)]
-
-    runs = [read(), read()]
-    assert runs[0] == runs[1]
-    assert len(np.unique(runs[0])) == np.size(runs[0])
+    runs = [read_draws(range(5), draws_of_chunks, n, worker_init_fn=seed_worker) for n in (1, 2)]
+    assert runs[0] == runs[1] == read_draws(range(5), draws_of_chunks, 2)

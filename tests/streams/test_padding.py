@@ -364,6 +364,8 @@ def test_chunks_are_counted(workers: int, method: Any) -> None:
 def test_a_stream_that_cannot_be_counted_is_named() -> None:
     with pytest.raises(sk.EvaluationError, match=r"smap\[1\] failed: OSError: cannot be opened"):
         count_chunks([1, 99], arrays)
+    with pytest.raises(TypeError, match="count_chunks: streams must be a sequence or an iterable"):
+        count_chunks("log.txt", open)
     with pytest.raises(TypeError, match="count_chunks: open_fn must be callable"):
         count_chunks([1], 3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="count_chunks: nworkers must be an int of at least 0"):
