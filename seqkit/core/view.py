@@ -193,6 +193,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     _reads_on_demand: Any = False  # or a property
     _is_share = False
     _is_observer = False
+    _own_frames = 1  # from `View.__init__` to the first frame that may be the user's
     source: Any = _SourceObject()
     _n: Length = cast(Any, _FoundWhenNeeded())
     _gather: Callable[[View[Any], range | IndexArray], View[Any]]  # set by views/gather/gather.py
@@ -203,6 +204,8 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         super().__init_subclass__(**kwargs)
         cls._name = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
         is_own = cls.__module__.startswith("seqkit.")
+        if is_own and "__init__" in vars(cls):
+            cls._own_frames = 2
         if not is_own and "__getitem__" in vars(cls) and cls._get is View._get:
             raise TypeError(
                 f"{cls.__name__}: a subclass of View defines _get, not __getitem__. A class with __getitem__"
@@ -216,7 +219,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         self._known = n
         if n is not None:
             self._n = n
-        frame = sys._getframe(1)  # the user's code that creates the view, found without a call
+        frame = sys._getframe(self._own_frames)  # the user's code that creates the view, found without a call
         while ours[frame.f_code.co_filename] and (outer := frame.f_back) is not None:
             frame = outer
         self._site = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
