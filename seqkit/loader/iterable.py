@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from inspect import signature
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from ..core.indices import UNKNOWN
 from ..core.iteration import is_one_shot
 from ..core.view import View, in_order
 from ..core.worker import WorkerInfo, get_worker_info
+from ..prefetch.seeding import seed_item_again
 from ..views.bases.passes import Passes
 from ..views.uniter import Uniter
 from .keys import Sample
@@ -93,9 +95,18 @@ def _splits_itself(dataset: Any) -> bool:
 # -------------------------------------------------------------------- samples
 
 
-def samples_of(dataset: Any) -> View[Any]:
-    """Return the view of the samples of a data set in its order. Its `__len__` is ignored."""
-    return Uniter(Passes(dataset, cache_size=0, n_parallel=1), UNKNOWN)
+def samples_of(dataset: Any, batch_size: int) -> View[Any]:
+    """Return the view of the samples of a data set in its order. Its `__len__` is ignored.
+
+    A worker that resumes an epoch passes over the batches before with the seeds that they had.
+    """
+    passing = partial(_seed_batch, batch_size)
+    return Uniter(Passes(dataset, cache_size=0, n_parallel=1, passing=passing), UNKNOWN)
+
+
+def _seed_batch(batch_size: int, position: int) -> None:
+    if position % batch_size == 0:
+        seed_item_again(position // batch_size)
 
 
 class IterableReader:

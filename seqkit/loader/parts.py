@@ -8,6 +8,7 @@ and not from the number of workers.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -22,6 +23,7 @@ from ..core.set_epoch import listeners, tell
 from ..core.view import View, in_order
 from ..core.worker import get_worker_info, in_process_worker
 from ..prefetch.errors import record
+from ..prefetch.seeding import seed_item_again
 from .joined_parts import JoinedParts
 from .keys import Sample
 
@@ -62,10 +64,13 @@ class Blocks:
     def __call__(self, part: int, start: int = 0) -> Iterator[Any]:
         tell(listeners(self.dataset), self.epoch)
         first = start * (self.size or 1)
+        if start:
+            seed_item_again((part, 0))
         items = in_order(self.dataset.split(part, self.parts))
         block: Any = []
         try:
-            for number, item in enumerate(islice(items, first, None), first):
+            self._pass_over(items, part, start)
+            for number, item in enumerate(items, first):
                 block.append(Sample((part, number), item))
                 if len(block) == (self.size or 1):
                     # As long as no part has ended, this is the number of its batch. Later it is too high.
@@ -78,6 +83,15 @@ class Blocks:
             raise
         if block:
             yield self._made(block)
+
+    def _pass_over(self, items: Iterator[Any], part: int, blocks: int) -> None:
+        """Draw the samples of the first blocks of a part, with the seeds that the blocks had in a worker."""
+        for number in range(blocks):
+            if number:
+                seed_item_again((part, number))
+            deque(islice(items, self.size or 1), maxlen=0)
+        if blocks:
+            seed_item_again((part, blocks))
 
     def _made(self, block: Any) -> tuple[int, Any, Any]:
         try:

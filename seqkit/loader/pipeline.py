@@ -150,7 +150,9 @@ class Pipeline:
         if self.split == "reader":
             return self._batches(self._prepared(Given()))
         if self.split == "none":
-            return self._in_order(self._prepared(samples_of(self.options.dataset)))
+            return self._in_order(
+                self._prepared(samples_of(self.options.dataset, self.options.batch_size or 1))
+            )
         samples = as_view(self.options.dataset, "DataLoader")
         if not by_keys:
             samples = self._prepared(samples)

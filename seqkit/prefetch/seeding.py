@@ -96,10 +96,25 @@ class Seeding:
         seed_item(self._node_seed, self._initial, epoch, index, self.left_alone)
 
 
+_latest: tuple[Any, int, int, Collection[str]] | None = None  # what `seed_item` was last called with
+
+
 def seed_item(seed: Any, initial: int, epoch: int, index: Any, but: Collection[str] = ()) -> None:
     """Seed for an item. An index that is no int counts by its attribute `number`, or else by its `repr`."""
+    global _latest
+    _latest = seed, initial, epoch, but
     number = operator.index(index) if hasattr(index, "__index__") else getattr(index, "number", index)
     seed_globals("item", seed, epoch, number, initial=initial, but=but, on_devices=False)
+
+
+def seed_item_again(index: Any) -> None:
+    """Seed for another item of the same node and epoch, if this process seeds for items.
+
+    A view that passes over items to get to the wanted one so draws what they drew when they were read.
+    """
+    if _latest is not None:
+        seed, initial, epoch, but = _latest
+        seed_item(seed, initial, epoch, index, but)
 
 
 def libraries_changed_by(call: Callable[[], Any]) -> set[str]:

@@ -18,6 +18,7 @@ from ..core.arguments import (
     optional_number,
     positive_int,
 )
+from ..core.errors import as_given
 from ..core.randomness import as_seed
 from .chunking import MAX_DEPTH, chunk_depth
 from .resources import usable_cpus
@@ -106,7 +107,9 @@ def checked(
     """Return the settings for these arguments. Raise an error if an argument is wrong."""
     executor = _executor(method)
     if context is not None and context not in CONTEXTS:
-        raise ValueError(f"prefetch: context must be 'fork', 'forkserver', 'spawn' or None, got {context!r}")
+        raise ValueError(
+            f"prefetch: context must be 'fork', 'forkserver', 'spawn' or None, got {as_given(context)}"
+        )
     check_callable(start_hook, "prefetch: start_hook", optional=True)
     check_callable(end_hook, "prefetch: end_hook", optional=True)
     max_buffered = optional_int(max_buffered, "prefetch: max_buffered")

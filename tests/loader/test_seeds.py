@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import os
 import random
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -236,3 +238,75 @@ def test_draws_do_not_depend_on_how_a_sampler_is_read(order: dict[str, Any]) -> 
 
     expected = read(num_workers=1)
     assert read(num_workers=2) == read(num_workers=2, persistent_workers=True) == expected
+
+
+# -------------------------------------------------------------------- data sets that shuffle themselves
+
+
+class Shuffles:
+    """Draws its order when its iteration begins, and numbers with each sample."""
+
+    def __iter__(self) -> Iterator[Any]:
+        order = list(range(20))
+        random.shuffle(order)
+        for i in order:
+            yield np.array([i, np.random.rand()])
+
+
+class ShufflesAtOnce:
+    def __iter__(self) -> Iterator[Any]:
+        return iter([np.array([i, 0.0]) for i in np.random.permutation(20)])
+
+
+class ShufflesParts(Shuffles):
+    parts = 3
+
+    def split(self, part: int, parts: int) -> Iterator[Any]:
+        order = list(range(part, 20, parts))
+        random.shuffle(order)
+        for i in order:
+            yield np.array([i, np.random.rand()])
+
+
+class Dies(Shuffles):
+    """Kills its worker once."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __iter__(self) -> Iterator[Any]:
+        for number, sample in enumerate(super().__iter__()):
+            if number == 11 and not self.marker.exists():
+                self.marker.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield sample
+
+
+def augmented(sample: Any) -> Any:
+    return np.append(sample, random.random())
+
+
+@pytest.mark.parametrize("transform", [None, augmented])
+@pytest.mark.parametrize("read", [1, 4])
+@pytest.mark.parametrize("dataset", [Shuffles(), ShufflesAtOnce(), ShufflesParts()])
+def test_a_resumed_epoch_draws_what_is_left_of_it(dataset: Any, read: int, transform: Any) -> None:
+    def loader(workers: int) -> Any:
+        return sk.DataLoader(dataset, 3, num_workers=workers, seed=3, transform=transform)
+
+    with loader(2) as whole:
+        batches = iter(whole)
+        before = [next(batches) for _ in range(read)]
+        state = whole.state_dict()
+        rest = list(batches)
+    with loader(1) as resumed:
+        resumed.load_state_dict(state)
+        found = list(resumed)
+    assert [batch.tolist() for batch in found] == [batch.tolist() for batch in rest]
+    assert sorted(np.concatenate(before + found)[:, 0]) == list(range(20))
+
+
+def test_a_worker_that_dies_loses_nothing_of_an_order_that_the_data_set_draws(tmp_path: Path) -> None:
+    with sk.DataLoader(Dies(tmp_path / "died"), 3, num_workers=1, seed=3) as loader:
+        died = [batch.tolist() for batch in loader]
+    with sk.DataLoader(Shuffles(), 3, num_workers=1, seed=3) as loader:
+        assert [batch.tolist() for batch in loader] == died

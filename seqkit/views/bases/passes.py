@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,10 @@ class Passes:
 
     Shallow copies of a view share them, because a one-shot iterator has only one position. Other copies start
     without open passes. With an `epoch`, an iterable that has `set_epoch` is told it before every pass.
+
+    A read that passes over items, because a pass begins anew behind its beginning, calls `passing` with the
+    position of each of them, and of the wanted item, before it is drawn. Position 0 is before the pass is
+    opened.
     """
 
     def __init__(
@@ -65,11 +69,13 @@ class Passes:
         n_parallel: int,
         position: int = 0,
         epoch: int | None = None,
+        passing: Callable[[int], None] | None = None,
     ) -> None:
         self.iterable = iterable
         self.cache_size = cache_size
         self.n_parallel = n_parallel
         self.epoch = epoch
+        self._passing = passing
         self.one_shot = is_one_shot(iterable)
         self.pid = os.getpid()
         self._lock = threading.RLock()
@@ -80,7 +86,14 @@ class Passes:
 
     def __reduce__(self) -> tuple[Any, ...]:
         position = self._open[0].position if self.one_shot and self._open else 0
-        return Passes, (self.iterable, self.cache_size, self.n_parallel, position, self.epoch)
+        return Passes, (
+            self.iterable,
+            self.cache_size,
+            self.n_parallel,
+            position,
+            self.epoch,
+            self._passing,
+        )
 
     def after_fork(self) -> Passes:
         """Return new passes for a forked process, because copied iterators may share open files."""
@@ -91,7 +104,7 @@ class Passes:
 
     def at_epoch(self, epoch: int | None) -> Passes:
         """Return new passes over the same iterable, for an epoch."""
-        return Passes(self.iterable, self.cache_size, self.n_parallel, epoch=epoch)
+        return Passes(self.iterable, self.cache_size, self.n_parallel, 0, epoch, self._passing)
 
     def start(self) -> _Pass:
         """Start a new pass, which the caller must close."""
@@ -119,8 +132,11 @@ class Passes:
             except Exception as error:
                 return self._failed(i, i if self.one_shot else 0, error)
             item = None
+            passing = self._passing if current.position < i else None
             try:
                 while current.position <= i:
+                    if passing is not None and current.position:
+                        passing(current.position)
                     item = next(current.items, _END)
                     if item is _END:
                         current.close()
@@ -153,6 +169,8 @@ class Passes:
         else:
             if len(self._open) == self.n_parallel:
                 self._open.pop(0).close()
+            if i and self._passing is not None:
+                self._passing(0)
             nearest = self.start()
             close_with_worker(self)
         self._open.append(nearest)
