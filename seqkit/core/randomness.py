@@ -1,4 +1,4 @@
-"""Randomness as a pure function of (seed, epoch, node, index); the global generators are never touched.
+"""Randomness as a pure function of (seed, epoch, node, index); the global generators are never changed.
 
 Each random view has a *key* for each epoch. It is a hash, so neighbouring seeds, epochs and views have
 unrelated keys. The key determines a permutation of any length (`Permutation`) and one generator per item
@@ -8,6 +8,7 @@ unrelated keys. The key determines a permutation of any length (`Permutation`) a
 from __future__ import annotations
 
 import os
+import random
 import sys
 from typing import Any
 
@@ -26,6 +27,7 @@ __all__ = [
     "as_name",
     "as_seed",
     "digest",
+    "global_states",
     "item_generator",
     "node_key",
 ]
@@ -84,6 +86,23 @@ def digest(text: str) -> bytes:
     import hashlib  # not when seqkit is imported: it loads OpenSSL
 
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+def global_states() -> dict[str, Any]:
+    """Return the states of the global generators of libraries, in a form that can be compared.
+
+    >>> before = global_states()
+    >>> _ = np.random.rand()
+    >>> [name for name, state in global_states().items() if state != before[name]]
+    ['numpy.random']
+    """
+    kind, words, *rest = np.random.get_state(legacy=True)
+    generator = getattr(sys.modules.get("torch"), "default_generator", None)
+    return {
+        "random": random.getstate(),
+        "numpy.random": (kind, np.asarray(words).tobytes(), *rest),
+        "torch": None if generator is None else bytes(generator.get_state().numpy()),
+    }
 
 
 def item_generator(key: int, index: int) -> np.random.Generator:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 from weakref import WeakSet
@@ -24,6 +25,7 @@ from ..core.view import View, in_order
 from ..core.worker import get_worker_info, in_process_worker
 from ..prefetch.errors import record
 from ..prefetch.seeding import seed_item_again
+from .iterable import Resumed
 from .joined_parts import JoinedParts
 from .keys import Sample
 
@@ -66,10 +68,13 @@ class Blocks:
         first = start * (self.size or 1)
         if start:
             seed_item_again((part, 0))
-        items = in_order(self.dataset.split(part, self.parts))
+        begin = partial(self._begin, part)
+        is_resumed = start or self.read_before
+        items = Resumed(type(self.dataset).__name__, begin) if is_resumed else begin()
         block: Any = []
         try:
-            self._pass_over(items, part, start)
+            if start:
+                self._pass_over(items, part, start)
             for number, item in enumerate(items, first):
                 block.append(Sample((part, number), item))
                 if len(block) == (self.size or 1):
@@ -84,14 +89,16 @@ class Blocks:
         if block:
             yield self._made(block)
 
+    def _begin(self, part: int) -> Iterator[Any]:
+        return in_order(self.dataset.split(part, self.parts))
+
     def _pass_over(self, items: Iterator[Any], part: int, blocks: int) -> None:
         """Draw the samples of the first blocks of a part, with the seeds that the blocks had in a worker."""
         for number in range(blocks):
             if number:
                 seed_item_again((part, number))
             deque(islice(items, self.size or 1), maxlen=0)
-        if blocks:
-            seed_item_again((part, blocks))
+        seed_item_again((part, blocks))
 
     def _made(self, block: Any) -> tuple[int, Any, Any]:
         try:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dis
-import random
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
@@ -12,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.randomness import global_states
 from ..core.view import View
 from ..prefetch.child import start_method
 from ..prefetch.culprits import ways
@@ -82,23 +81,13 @@ _RANDOM_MAP = "Use sk.random_map(f, items), which calls f(item, rng) with a gene
 
 
 def _global_generators(evidence: Evidence) -> Cause | None:
-    before = _states()
+    before = global_states()
     try:
         evidence.read()
     except Exception:
         pass
-    drawn = [f"`{name}`" for name, state in _states().items() if before.get(name, state) != state]
+    drawn = [f"`{name}`" for name, state in global_states().items() if before[name] not in (None, state)]
     return (f"It draws from the global generator of {' and '.join(drawn)}", _RANDOM_MAP) if drawn else None
-
-
-def _states() -> dict[str, bytes]:
-    """Return the digests of the states of the global generators."""
-    states: dict[str, Any] = {"random": random.getstate()}
-    if "numpy.random" in sys.modules:
-        states["numpy.random"] = np.random.get_state(legacy=False)
-    if torch := sys.modules.get("torch"):
-        states["torch"] = torch.get_rng_state()
-    return {name: digest(state) for name, state in states.items()}
 
 
 def _own_generator(evidence: Evidence) -> Cause | None:

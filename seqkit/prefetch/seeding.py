@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from ..core.randomness import global_states
+
 _SEEDS = struct.Struct("<QQI")
 
 
@@ -32,7 +34,7 @@ def seed_globals(
     python, torch, numpy = _SEEDS.unpack(digest)
     if "random" not in but:
         random.seed(python)
-    if "numpy" not in but:
+    if "numpy.random" not in but:
         np.random.seed(numpy)
     if "torch" not in but:
         _seed_torch(torch >> 1, initial, on_devices)
@@ -119,17 +121,6 @@ def seed_item_again(index: Any) -> None:
 
 def libraries_changed_by(call: Callable[[], Any]) -> set[str]:
     """Return the libraries for whose global generator a call changes the state."""
-    before = _states()
+    before = global_states()
     call()
-    return {name for name, state in _states().items() if state != before[name]}
-
-
-def _states() -> dict[str, Any]:
-    """Return the states of the global generators, in a form that can be compared."""
-    kind, words, *rest = np.random.get_state(legacy=True)
-    generator = getattr(sys.modules.get("torch"), "default_generator", None)
-    return {
-        "random": random.getstate(),
-        "numpy": (kind, np.asarray(words).tobytes(), *rest),
-        "torch": None if generator is None else bytes(generator.get_state().numpy()),
-    }
+    return {name for name, state in global_states().items() if state != before[name]}

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -310,3 +311,44 @@ def test_a_worker_that_dies_loses_nothing_of_an_order_that_the_data_set_draws(tm
         died = [batch.tolist() for batch in loader]
     with sk.DataLoader(Shuffles(), 3, num_workers=1, seed=3) as loader:
         assert [batch.tolist() for batch in loader] == died
+
+
+class ShufflesByEpoch:
+    epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(np.random.default_rng(self.epoch).permutation(20))
+
+
+ELSEWHERE: list[dict[str, Any]] = [
+    {},
+    {"num_workers": 2, "method": "thread"},
+    {"iterable_split": "reader"},
+    {"iterable_split": "reader", "num_workers": 2},
+    {"iterable_split": "none"},
+]
+
+
+def resume(dataset: Any, options: dict[str, Any]) -> None:
+    """Read a loader for two batches, and another one that goes on there."""
+    with sk.DataLoader(dataset, 3, seed=3, transform=augmented, **options) as loader:
+        list(islice(loader, 2))
+        state = loader.state_dict()
+    with sk.DataLoader(dataset, 3, seed=3, transform=augmented, **options) as loader:
+        loader.load_state_dict(state)
+        assert len(list(loader)) == 5
+
+
+@pytest.mark.parametrize("options", ELSEWHERE, ids=str)
+@pytest.mark.parametrize("dataset", [Shuffles(), ShufflesAtOnce(), ShufflesParts()])
+def test_an_order_drawn_from_generators_of_the_program_is_warned_of(dataset: Any, options: Any) -> None:
+    with pytest.warns(UserWarning, match=r"draws from the global generators of .*random.*not resumed"):
+        resume(dataset, options)
+
+
+@pytest.mark.parametrize("options", [*ELSEWHERE, {"num_workers": 2}], ids=str)
+def test_an_order_that_follows_from_the_epoch_is_not_warned_of(options: Any) -> None:
+    resume(ShufflesByEpoch(), options)

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ...core.iteration import is_one_shot
@@ -57,9 +58,8 @@ class Passes:
     Shallow copies of a view share them, because a one-shot iterator has only one position. Other copies start
     without open passes. With an `epoch`, an iterable that has `set_epoch` is told it before every pass.
 
-    A read that passes over items, because a pass begins anew behind its beginning, calls `passing` with the
-    position of each of them, and of the wanted item, before it is drawn. Position 0 is before the pass is
-    opened.
+    With `pass_over`, a read of item `i` that has to draw items before it returns ``pass_over(read, at, i)``.
+    Item `at` would be drawn next, and ``read(j)`` draws the items up to `j` and returns it.
     """
 
     def __init__(
@@ -69,13 +69,13 @@ class Passes:
         n_parallel: int,
         position: int = 0,
         epoch: int | None = None,
-        passing: Callable[[int], None] | None = None,
+        pass_over: Callable[[Callable[[int], Any], int, int], Any] | None = None,
     ) -> None:
         self.iterable = iterable
         self.cache_size = cache_size
         self.n_parallel = n_parallel
         self.epoch = epoch
-        self._passing = passing
+        self._pass_over = pass_over
         self.one_shot = is_one_shot(iterable)
         self.pid = os.getpid()
         self._lock = threading.RLock()
@@ -92,7 +92,7 @@ class Passes:
             self.n_parallel,
             position,
             self.epoch,
-            self._passing,
+            self._pass_over,
         )
 
     def after_fork(self) -> Passes:
@@ -104,7 +104,7 @@ class Passes:
 
     def at_epoch(self, epoch: int | None) -> Passes:
         """Return new passes over the same iterable, for an epoch."""
-        return Passes(self.iterable, self.cache_size, self.n_parallel, 0, epoch, self._passing)
+        return Passes(self.iterable, self.cache_size, self.n_parallel, 0, epoch, self._pass_over)
 
     def start(self) -> _Pass:
         """Start a new pass, which the caller must close."""
@@ -127,16 +127,22 @@ class Passes:
         with self._lock:
             if i in self._kept:
                 return self._kept[i]
+            if self._pass_over is not None and not (self._open and self._open[-1].position == i):
+                at = max((one.position for one in self._open if one.position <= i), default=0)
+                if at < i:
+                    return self._pass_over(partial(self._read, wanted=i), at, i)
+            return self._read(i, i)
+
+    def _read(self, i: int, wanted: int) -> Any:
+        """Return item `i`, or the reason why there is no item `wanted`, which is not before it."""
+        with self._lock:
             try:
                 current = self._nearest(i)
             except Exception as error:
-                return self._failed(i, i if self.one_shot else 0, error)
+                return self._failed(wanted, i if self.one_shot else 0, error)
             item = None
-            passing = self._passing if current.position < i else None
             try:
                 while current.position <= i:
-                    if passing is not None and current.position:
-                        passing(current.position)
                     item = next(current.items, _END)
                     if item is _END:
                         current.close()
@@ -146,7 +152,7 @@ class Passes:
             except BaseException as error:
                 at = self._drop(current)
                 if isinstance(error, Exception):
-                    return self._failed(i, at, error)
+                    return self._failed(wanted, at, error)
                 raise
             if current.position > self._broken:
                 self._broken = -1
@@ -169,8 +175,6 @@ class Passes:
         else:
             if len(self._open) == self.n_parallel:
                 self._open.pop(0).close()
-            if i and self._passing is not None:
-                self._passing(0)
             nearest = self.start()
             close_with_worker(self)
         self._open.append(nearest)
