@@ -57,6 +57,7 @@ CORE: dict[str, set[str]] = {
     "plain": set(),
     "casting": set(),
     "lazy_imports": {"misspelt"},
+    "noticed_draws": {"randomness", "tracebacks", "worker"},
     "misspelt": set(),
     "once": set(),
     "units": set(),

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from ..core.arguments import int_at_least
 from ..core.indices import UNKNOWN
 from ..core.iteration import is_one_shot
-from ..core.tracebacks import warn
+from ..core.noticed_draws import notice_draws
 from ..core.view import View, in_order
-from ..core.worker import WorkerInfo, get_worker_info, in_process_worker
-from ..prefetch.seeding import libraries_changed_by, seed_item_again
+from ..core.worker import WorkerInfo, get_worker_info
+from ..prefetch.seeding import seed_item_again
 from ..views.bases.passes import Passes, Stopped
 from ..views.uniter import Uniter
 from .keys import Sample
@@ -138,17 +138,8 @@ class PassOver:
 
 
 def _noticing(name: str, draw: Callable[[], None]) -> None:
-    """Draw samples. Warn if they are drawn from a global generator that is the program's."""
-    if in_process_worker():
-        draw()
-    elif drawn := libraries_changed_by(draw):
-        warn(
-            f"DataLoader: the data set ({name}) draws from the global generators of"
-            f" {' and '.join(sorted(drawn))}, whose states are not resumed. If it draws its order, then"
-            " samples come twice or are missed. Give it set_epoch(epoch), and a generator of its own that"
-            " is seeded by the epoch",
-            UserWarning,
-        )
+    remedy = "Give it set_epoch(epoch), and a generator of its own that is seeded by the epoch"
+    notice_draws(f"DataLoader: the data set ({name})", remedy, draw)
 
 
 class Resumed(Iterator[Any]):

@@ -376,7 +376,8 @@ class StreamLoader(LoaderDisplay):
             state = self._start or {"epoch": self._epoch, "batch": 0, "lanes": None, "lost": []}
         else:
             state = latest.state()
-        return {**state, "failed": [list(failure) for failure in self.failed], **self._identity()}
+        failed = [list(failure) for failure in self.failed]
+        return {**state, "failed": failed, "worker_seed": self.seed, **self._identity()}
 
     def _identity(self) -> dict[str, Any]:
         """Return the fields that a state and the loader that goes on from it must share."""
@@ -411,8 +412,8 @@ class StreamLoader(LoaderDisplay):
         """
         takes_seed = self.draws_its_order()
         check_state(state, self._identity(), takes_seed)
-        if takes_seed:
-            self.seed = state["seed"]
+        if self._seed_was_drawn:
+            self.seed = state["seed"] if takes_seed else state.get("worker_seed", self.seed)
         self._epoch, self._latest = state["epoch"], None
         self._start = {name: state[name] for name in ("epoch", "batch", "lanes")}
         self._start["lost"] = state.get("lost", [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+import warnings
 from collections.abc import Iterator
 from itertools import count, islice
 from typing import Any, NamedTuple
@@ -480,9 +481,25 @@ def test_ranks_draw_other_numbers() -> None:
     assert not {*shares[0]} & {*shares[1]}
 
 
-def test_a_resumed_epoch_draws_what_is_left_of_it() -> None:
+def shuffled_chunks(stream: int) -> Iterator[Any]:
+    order = list(range(4))
+    random.shuffle(order)
+    for chunk in order:
+        yield np.array([10 * stream + chunk, np.random.rand()])
+
+
+def chunks_by_stream(stream: int) -> Iterator[Any]:
+    for chunk in np.random.default_rng(stream).permutation(4):
+        yield np.array([10 * stream + chunk])
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"seed": 3}, {"shuffle": True}, {"shuffle": True, "seed": 3}], ids=str
+)
+@pytest.mark.parametrize("open_fn", [draws_of_chunks, shuffled_chunks])
+def test_a_resumed_epoch_draws_what_is_left_of_it(open_fn: Any, options: dict[str, Any]) -> None:
     def loader(workers: int) -> Any:
-        return StreamLoader(range(5), draws_of_chunks, 3, workers, pad_value=0, seed=3)
+        return StreamLoader(range(5), open_fn, 3, workers, pad_value=0, **options)
 
     with loader(2) as whole:
         batches = iter(whole)
@@ -493,6 +510,37 @@ def test_a_resumed_epoch_draws_what_is_left_of_it() -> None:
     with loader(1) as rest:
         rest.load_state_dict(state)
         assert [batch.data.tolist() for batch in rest] == wanted
+
+
+@pytest.mark.parametrize(
+    ("workers", "method", "open_fn", "is_warned"),
+    [
+        (0, "process", shuffled_chunks, True),
+        (2, "thread", shuffled_chunks, True),
+        (2, "process", shuffled_chunks, False),
+        (0, "process", chunks_by_stream, False),
+        (2, "thread", chunks_by_stream, False),
+    ],
+)
+def test_an_order_drawn_from_generators_of_the_program_is_warned_of(
+    workers: int, method: Any, open_fn: Any, is_warned: bool
+) -> None:
+    def loader() -> Any:
+        return StreamLoader(range(5), open_fn, 3, workers, method=method, pad_value=0)
+
+    with loader() as first:
+        list(islice(first, 2))
+        state = first.state_dict()
+    with loader() as resumed, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        resumed.load_state_dict(state)
+        assert len(list(resumed)) == 6
+    told = {str(one.message).partition(",")[0] for one in caught}
+    assert told == (
+        {"StreamLoader: open_fn draws from the global generators of numpy.random and random"}
+        if is_warned
+        else set()
+    )
 
 
 def test_chunks_draw_the_same_where_worker_init_fn_seeds() -> None:
