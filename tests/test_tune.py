@@ -35,6 +35,7 @@ def test_the_settings_are_arguments_of_prefetch() -> None:
     with sk.prefetch(sk.smap(decode, NUMBERS), **found.settings) as ahead:
         assert list(ahead) == list(NUMBERS)
     text = str(found)
+    assert text == repr(found)
     assert text.startswith("tune: smap(decode, <range of 200>)\n")
     assert found.code in text
     assert found.choice.why in text

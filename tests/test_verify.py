@@ -256,6 +256,7 @@ def test_the_view_and_the_cause_of_a_difference_are_named(name: str) -> None:
     assert cause in found.cause, report
     assert found.remedy
     assert found.cause in str(report)
+    assert repr(report) == str(report)
     assert stage in unescape(report._repr_html_())
     with pytest.raises(AssertionError, match="they differ"):
         report.check()

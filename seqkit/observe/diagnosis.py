@@ -306,8 +306,10 @@ def _few_workers(m: Measurement) -> Diagnosis | None:
 def _nothing(m: Measurement) -> Diagnosis:
     stage = costliest_of(m)
     finding = f"{waited(m)} `{stage.view}` takes {percent(m.share_of(stage))} of the computing time."
-    remedy = "No other workers would be faster. Make this stage faster, or cache its items."
-    return Diagnosis("slow stage", finding, remedy)
+    tried = "No other workers would be faster."
+    if m.choice is None and not m.speeds:
+        tried = f"Other workers were not tried: all that was read took {seconds(m.elapsed_s)}."
+    return Diagnosis("slow stage", finding, f"{tried} Make this stage faster, or cache its items.")
 
 
 RULES: tuple[Callable[[Measurement], Diagnosis | None], ...] = (

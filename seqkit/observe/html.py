@@ -9,7 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape as _escape
 
-__all__ = ["ALARM", "MONO", "bar", "card", "code", "escape", "facts", "faint", "frame", "pre", "row", "table"]
+__all__ = [
+    "ALARM",
+    "MONO",
+    "bar",
+    "card",
+    "code",
+    "escape",
+    "facts",
+    "faint",
+    "frame",
+    "pre",
+    "row",
+    "table",
+    "with_code",
+]
 
 MONO = "font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 LINE = "1px solid rgba(128,128,128,0.35)"
@@ -54,6 +68,16 @@ def code(text: object) -> str:
     True
     """
     return f'<span style="{MONO};font-size:12px;white-space:pre">{escape(text)}</span>'
+
+
+def with_code(text: object) -> str:
+    """Return a text for HTML, whose names between backticks have a monospace font.
+
+    >>> with_code("`f` sleeps").endswith(">f</span> sleeps")
+    True
+    """
+    parts = map(escape, str(text).split("`"))
+    return "".join(f'<span style="{MONO}">{part}</span>' if i % 2 else part for i, part in enumerate(parts))
 
 
 def faint(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..core.units import percent
+from ..prefetch.choice import shown
 from ..prefetch.figures import SLEEPS, Speed
 from .measurement import Measurement, NodeFigures, Stage
 
@@ -121,7 +122,7 @@ def lock_words(m: Measurement) -> str:
 
 def times_faster(m: Measurement, rate: float) -> str:
     times = rate / max(m.rate, 1e-9)
-    return f"about {times:.{1 if times < 10 else 0}f} times faster ({rate:,.4g} items/s)"
+    return f"about {times:.{1 if times < 10 else 0}f} times faster ({shown(rate, 4)} items/s)"
 
 
 def workers_of(method: str) -> str:

@@ -14,6 +14,7 @@ from ..core.indices import Indices, Plan
 from ..core.iteration import surviving
 from ..core.source import as_view
 from ..core.view import Indexable, T, View, sized
+from ..prefetch.choice import shown
 
 __all__ = ["MonitorThroughput", "monitor_throughput"]
 
@@ -157,4 +158,4 @@ class MonitorThroughput(View[T]):
 
     def _remarks(self) -> list[str]:
         items, seconds = self._meter.total()
-        return [f"{items / seconds:.3g} items/s"] if items and seconds else []
+        return [f"{shown(items / seconds)} items/s"] if items and seconds else []

@@ -8,6 +8,7 @@ from os import PathLike
 from typing import Any
 
 from ..core.units import count, percent, plural, seconds, size
+from ..prefetch.choice import shown
 from . import html, timeline
 from .diagnosis import Diagnosis, diagnose
 from .measurement import Measurement, Stage
@@ -20,7 +21,7 @@ RIGHT = (2, 3, 4, 5, 6, 7)
 BAR = 10
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Profile(Measurement):
     """What `profile` found. Its text is a table and the `diagnosis`. In notebooks it has coloured bars.
 
@@ -49,13 +50,15 @@ class Profile(Measurement):
         ]
         return "\n".join([*lines, "", *self._summary(), str(self.diagnosis)])
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         rows = []
         for row in self._rows():
             line = f'<span style="{html.MONO};white-space:pre">{html.escape(row.line)}</span>'
             rows.append([line, html.bar(row.share), *map(html.escape, row.cells)])
         notes = "".join(f"<div>{html.faint(html.escape(line))}</div>" for line in self._summary())
-        found = f"<p><b>{html.escape(self.diagnosis)}</b></p>"
+        found = f"<p><b>{html.with_code(self.diagnosis)}</b></p>"
         return html.frame(found, html.table(rows, HEAD, RIGHT), notes)
 
     def _rows(self) -> Iterator[_Row]:
@@ -68,7 +71,7 @@ class Profile(Measurement):
         """Return lines about the consumer and the nodes."""
         failed = f", {plural(self.failed, 'failure')}" if self.failed else ""
         lines = [
-            f"{plural(self.items, 'item')}{failed}, {self.rate:,.4g} per second. The consumer waited"
+            f"{plural(self.items, 'item')}{failed}, {shown(self.rate, 4)} per second. The consumer waited"
             f" {percent(self.waited_share)} of the time."
         ]
         for number, node in enumerate(self.nodes):

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from ..core.units import count, percent, plural, seconds, size
+from ..prefetch.choice import shown
 
 __all__ = ["StageShare", "Status"]
 
@@ -81,7 +82,7 @@ class Status:
     @property
     def figures(self) -> dict[str, str]:
         """The other figures, as texts by name."""
-        found = {"rate": f"{self.rate:,.4g}/s"}
+        found = {"rate": f"{shown(self.rate, 4)}/s"}
         if self.remaining_s is not None:
             found["left"] = seconds(self.remaining_s)
         if self.waited_share is not None:

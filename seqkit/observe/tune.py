@@ -104,7 +104,7 @@ def _to_measure(sequence: Any) -> tuple[View[Any], Settings, str]:
     return node._sources[0], replace(node._settings, max_buffered=None), subject
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Tuning:
     """Which workers `tune` found best for a view. Its text is a table of what was measured.
 
@@ -139,6 +139,8 @@ class Tuning:
         stages = [] if self.stages is None else ["", str(self.stages)]
         code = self.code if self.subject == "view" else told(self.subject, self.settings)
         return "\n".join([f"tune: {self.view}", *self._table(), "", self.choice.why, code, *stages])
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"

@@ -110,7 +110,7 @@ class Check:
         return self.note or ("equal" if self.first is None else f"differs from item {self.first} on")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verification:
     """The result of `verify`.
 
@@ -164,6 +164,8 @@ class Verification:
             + "".join(f"; epoch {epoch}: {text}" for epoch, text in enumerate(texts) if text != texts[0])
             for way, texts in found.items()
         ]
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"

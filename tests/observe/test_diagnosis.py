@@ -195,6 +195,11 @@ CASES = {
         ("slow stage", None),
         "No other workers would be faster.",
     ),
+    "too little to try other workers": (
+        measured(stage(seconds=0.04, node=-1), elapsed=0.04),
+        ("slow stage", None),
+        "Other workers were not tried: all that was read took 40 ms. Make this stage faster",
+    ),
     "items that all fail": (
         replace(measured(stage(failed=100)), items=0, failed=100),
         ("failures", None),

@@ -221,12 +221,14 @@ def test_the_table_has_bars_and_ends_with_the_diagnosis(found):
     assert lines[1].startswith("prefetch(nworkers=2, method='thread')  ")
     assert re.match(r"└─ smap\(spin\) +█{9,10}.* 40 ", lines[2])
     assert lines[-1] == str(found.diagnosis)
+    assert repr(found) == str(found)
 
 
 def test_notebooks_show_escaped_names_and_bars(found):
     html = profile(sk.smap(lambda i: i, range(3)))._repr_html_()
     assert "smap(&lt;lambda&gt;)" in html
     assert all(bar(row.share) in found._repr_html_() for row in found._rows())
+    assert "`" in str(found.diagnosis) and "`" not in found._repr_html_()
 
 
 def test_a_profile_becomes_a_table_of_pandas(found):
