@@ -228,7 +228,8 @@ def test_notebooks_show_escaped_names_and_bars(found):
     html = profile(sk.smap(lambda i: i, range(3)))._repr_html_()
     assert "smap(&lt;lambda&gt;)" in html
     assert all(bar(row.share) in found._repr_html_() for row in found._rows())
-    assert "`" in str(found.diagnosis) and "`" not in found._repr_html_()
+    assert "`" in str(found.diagnosis)
+    assert "`" not in found._repr_html_()
 
 
 def test_a_profile_becomes_a_table_of_pandas(found):
