@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .randomness import global_states
+from .randomness import DrawnSeed, global_states
 from .tracebacks import warn
 from .worker import in_process_worker
 
@@ -12,10 +12,10 @@ __all__ = ["notice_draws"]
 
 
 def notice_draws(who: str, remedy: str, call: Callable[[], object]) -> None:
-    """Call a function that passes over items. Warn if it draws from generators that are the program's.
+    """Call a function that passes over items. Warn if it draws numbers that another program does not get.
 
-    `who` draws them, and `remedy` ends the warning. The loaders seed the generators of worker processes, so
-    there is no warning there.
+    `who` begins the warning, and `remedy` ends it. The loaders seed the global generators of worker
+    processes, so there is no warning of them there.
 
     >>> import random, warnings
     >>> with warnings.catch_warnings(record=True) as caught:
@@ -25,15 +25,14 @@ def notice_draws(who: str, remedy: str, call: Callable[[], object]) -> None:
     >>> len(caught)
     1
     """
-    if in_process_worker():
-        call()
-        return
-    before = global_states()
+    made, before = DrawnSeed.made, {} if in_process_worker() else global_states()
     call()
-    drawn = sorted(name for name, state in global_states().items() if before[name] not in (None, state))
+    after = global_states() if before else {}
+    drawn = sorted(f"`{name}`" for name, state in after.items() if before[name] not in (None, state))
+    drawn += ["the system, because a seed is None"] * (DrawnSeed.made > made)
     if drawn:
         warn(
-            f"{who} draws from the global generators of {' and '.join(drawn)}, whose states are not resumed."
-            f" If it draws its order, then items come twice or are missed. {remedy}",
+            f"{who}: numbers are drawn from {' and '.join(drawn)}, and another program draws others. If they"
+            f" decide the order, then items come twice or are missed. {remedy}",
             UserWarning,
         )

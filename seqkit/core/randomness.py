@@ -34,7 +34,9 @@ __all__ = [
 
 
 class DrawnSeed(int):
-    """A seed that was drawn from the system. Another process draws another one."""
+    """A seed that was drawn from the system. Another process draws another one. `made` counts them."""
+
+    made = 0
 
 
 def as_seed(seed: Any, who: str) -> int:
@@ -52,6 +54,7 @@ def as_seed(seed: Any, who: str) -> int:
     if isinstance(seed, np.random.Generator):
         return int(seed.integers(1 << 63))
     if seed is None:
+        DrawnSeed.made += 1
         return DrawnSeed(int.from_bytes(os.urandom(8), "little") >> 1)
     torch = sys.modules.get("torch")  # a generator of torch can only exist if torch was imported
     if torch is not None and isinstance(seed, torch.Generator):

@@ -9,6 +9,7 @@ from weakref import WeakSet
 
 from ..core.tracebacks import warn
 from ..core.view import View
+from ..views.bases.order_digest import order_digest, warn_of_other_order
 from .advice import warn_of_forgotten_order, warn_of_left_out_state
 from .attributes import Attributes
 from .options import Options
@@ -25,6 +26,7 @@ class Resumable(Attributes):
     _items: View[Any]
     _nodes: WeakSet[Any]
     _said: set[str]
+    _known_order: tuple[int, str | None] = -1, None  # an epoch, and the digest of the order of the data set
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the latest iterator's consumer, as a small dict for JSON.
@@ -53,7 +55,7 @@ class Resumable(Attributes):
         if position["batch"]:
             self._warn_once("order", warn_of_forgotten_order)
         self._warn_of_a_rival()
-        share = share_of(self._epochs.sampler)
+        share, order = share_of(self._epochs.sampler), self._dataset_order(position)
         return {
             "version": 1,
             **position,
@@ -61,6 +63,7 @@ class Resumable(Attributes):
             "batch_size": self.batch_size,
             "order": self._order(),
             **({} if share is None else {"share": share}),
+            **({} if order is None else {"dataset_order": order}),
             **self._dataset_state(),
         }
 
@@ -74,6 +77,13 @@ class Resumable(Attributes):
             return "sequential"
         below = getattr(self.dataset, "_random_count", 0)  # salts the order
         return f"shuffle above {below} random views" if below else "shuffle"
+
+    def _dataset_order(self, position: dict[str, Any]) -> str | None:
+        """Return a digest of the order in which the data set gives its items, in the middle of an epoch."""
+        epoch = position["epoch"]
+        if position["batch"] and self._known_order[0] != epoch:
+            self._known_order = epoch, order_digest(self.dataset, epoch)
+        return self._known_order[1] if position["batch"] else None
 
     def _warn_once(self, name: str, warn: Callable[[Options, Any], bool]) -> None:
         """Call a function that warns if need be, until it has."""
@@ -142,6 +152,9 @@ class Resumable(Attributes):
         except ValueError:
             epochs.tell(before)
             raise
+        warn_of_other_order(
+            "DataLoader: the data set", state.get("dataset_order"), self._dataset_order(dict(state))
+        )
         if state["seed"] != self.seed:
             self._close_nodes()
         self._set_seed(state["seed"])

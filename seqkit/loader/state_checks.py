@@ -24,8 +24,8 @@ __all__ = [
 ]
 
 # Later fields are "order", the kind of the order, "samples", the number of samples, "key", a digest of the
-# last key that was read, "share", how processes share the epoch, and "dataset", the state of the data set.
-# States without them are believed.
+# last key that was read, "share", how processes share the epoch, "dataset", the state of the data set, and
+# "dataset_order", a digest of its order. States without them are believed.
 FIELDS = ("version", "epoch", "batch", "seed", "batch_size", "sampler")
 
 

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, NoReturn
 
 from ..core.plain import plain
 from ..core.randomness import digest
+from ..views.bases.order_digest import is_other_order
 
 __all__ = ["ABSENT", "Directory", "replace_file"]
 
@@ -47,6 +48,8 @@ class Directory:
         Length of the sequence whose indices are the keys. A directory for another length is refused.
     scope : str
         Name of a part of the directory, with its own keys.
+    order : str, optional
+        A digest of the order of the sequence, if it is known. A directory for another order is refused.
 
     Raises
     ------
@@ -59,11 +62,14 @@ class Directory:
     VERSION = 1
     SUFFIX = ".item"
 
-    def __init__(self, path: str, length: int | None = None, scope: str = "") -> None:
+    def __init__(
+        self, path: str, length: int | None = None, scope: str = "", order: str | None = None
+    ) -> None:
         import hashlib  # noqa: F401  `digest` uses it, and no item should wait for an import
 
         self.path = path
         self._length = length
+        self._order = order
         self._folder = os.path.join(self.path, scope)
         self._is_ours = self._check()
 
@@ -88,7 +94,12 @@ class Directory:
     def put(self, key: Any, value: Any) -> None:
         path = self._file(key)
         if not os.path.exists(self._header()):
-            header = {"format": self.FORMAT, "version": self.VERSION, "length": self._length}
+            header = {
+                "format": self.FORMAT,
+                "version": self.VERSION,
+                "length": self._length,
+                "order": self._order,
+            }
             os.makedirs(self.path, exist_ok=True)
             replace_file(self._header(), lambda file: file.write(json.dumps(header).encode()))
         self._is_ours = self._is_ours or self._check()
@@ -117,7 +128,7 @@ class Directory:
         try:
             with open(self._header(), "rb") as file:
                 header = json.loads(file.read())
-            version, length = header["version"], header["length"]
+            version, length, order = header["version"], header["length"], header.get("order")
         except FileNotFoundError:
             if any(not name.startswith(".") for name in _listed(self.path)):
                 self._refuse("is not empty, and was not made by add_cache")
@@ -128,6 +139,11 @@ class Directory:
             self._refuse(f"has format {version}, this seqkit knows {self.VERSION}")
         if length != self._length:
             self._refuse(f"was made for {_of_length(length)}, this is for {_of_length(self._length)}")
+        if is_other_order(order, self._order):
+            self._refuse(
+                "holds items in another order (without a seed each program draws its own: pass the same"
+                " seed to shuffle, random_split or whatever draws it)"
+            )
         return True
 
     def _refuse(self, why: str) -> NoReturn:

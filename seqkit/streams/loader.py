@@ -20,6 +20,7 @@ from ..core.arguments import (
 )
 from ..core.display import LoaderDisplay
 from ..core.iteration import is_one_shot
+from ..core.noticed_draws import notice_draws
 from ..core.randomness import as_seed, node_key
 from ..core.renamed import named_elsewhere
 from ..core.set_epoch import listeners, tell
@@ -28,6 +29,7 @@ from ..core.view import name_of
 from ..prefetch.hooks import introduced
 from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.settings import CONTEXTS, Context
+from ..views.bases.order_digest import order_digest, warn_of_other_order
 from .batch import Collation, StreamBatch, Unequal
 from .chunks import Chunks, Opener, Resume, StreamsOfThread
 from .epochs import StreamEpochs
@@ -317,7 +319,7 @@ class StreamLoader(LoaderDisplay):
 
     def _lanes(self, epoch: int) -> tuple[Lanes, Where]:
         """Return the lanes of an epoch, and where they read."""
-        order = self._epochs.order(epoch, self.seed)
+        order = self._order(epoch)
         name = partial(described, self._streams)
         known = order if isinstance(order, Listed) else None
         where: Where
@@ -327,6 +329,20 @@ class StreamLoader(LoaderDisplay):
             where = Here(StreamsOfThread(known, self._opener.at_epoch(epoch)), name)
         ends = Ends(self._padding, self._epochs.batches(epoch, self.seed), self._epochs.lengths)
         return Lanes(order, where, self.batch_size, ends, self._limits.streams, self._fail), where
+
+    def _order(self, epoch: int) -> Order:
+        """Return the order of an epoch. Streams that can only be iterated must be the same after a resume."""
+        if self._epochs.n is not None or not self._start or not self._start["batch"]:
+            return self._epochs.order(epoch, self.seed)
+        found = list[Order]()
+
+        def begin() -> None:
+            found.append(self._epochs.order(epoch, self.seed))
+            found[0].may_find(0)
+
+        remedy = "Give them set_epoch(epoch), and a generator of their own that is seeded by the epoch"
+        notice_draws(f"StreamLoader: streams ({type(self._streams).__name__})", remedy, begin)
+        return found[0]
 
     def _nodes(self, order: Order | None, epoch: int) -> list[Prefetch[Any]]:
         timeout, workers = self._options["timeout"], self.num_workers
@@ -377,7 +393,18 @@ class StreamLoader(LoaderDisplay):
         else:
             state = latest.state()
         failed = [list(failure) for failure in self.failed]
-        return {**state, "failed": failed, "worker_seed": self.seed, **self._identity()}
+        order = self._streams_order(state)
+        return {
+            **state,
+            "failed": failed,
+            "worker_seed": self.seed,
+            **({} if order is None else {"streams_order": order}),
+            **self._identity(),
+        }
+
+    def _streams_order(self, state: dict[str, Any]) -> str | None:
+        """Return a digest of the order in which the streams are given, in the middle of an epoch."""
+        return order_digest(self._streams, state["epoch"]) if state["batch"] else None
 
     def _identity(self) -> dict[str, Any]:
         """Return the fields that a state and the loader that goes on from it must share."""
@@ -412,6 +439,9 @@ class StreamLoader(LoaderDisplay):
         """
         takes_seed = self.draws_its_order()
         check_state(state, self._identity(), takes_seed)
+        warn_of_other_order(
+            "StreamLoader: the list of streams", state.get("streams_order"), self._streams_order(state)
+        )
         if self._seed_was_drawn:
             self.seed = state["seed"] if takes_seed else state.get("worker_seed", self.seed)
         self._epoch, self._latest = state["epoch"], None

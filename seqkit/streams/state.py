@@ -11,7 +11,7 @@ def check_state(state: Any, own: dict[str, Any], takes_seed: bool) -> None:
     """Refuse an object that is no state, and the state of a loader that differs in a field of `own`.
 
     With `takes_seed`, the seed of the state may be another one. States of older versions have no `lost`,
-    `failed` and `worker_seed`.
+    `failed`, `worker_seed` and `streams_order`.
 
     >>> check_state({"epoch": 1}, {"version": 1, "rank": 0}, False)
     Traceback (most recent call last):

@@ -14,10 +14,11 @@ from ..core.errors import EndOfSequence, EvaluationError
 from ..core.indices import UNKNOWN, Endless, Plan, each
 from ..core.iteration import Progress, is_one_shot, restarting
 from ..core.misspelt import meant
-from ..core.randomness import as_seed, node_key
+from ..core.randomness import as_seed, digest, node_key
 from ..core.renamed import renamed
 from ..core.set_epoch import listeners
 from ..core.view import T, U, View, in_order, is_measured, name_of, walk
+from ..views.bases.order_digest import order_digest
 from ..views.smap.smap import Smap
 
 __all__ = ["Stream", "shuffle_buffer"]
@@ -236,6 +237,18 @@ class Stream(Generic[T]):
             for one in listeners(below):
                 one.set_epoch(self._epoch)
 
+    def order_digest(self, epoch: int) -> str | None:
+        """Return a digest of what the order in an epoch depends on, for states. None if that is not known."""
+        source: Any = self._source
+        views = walk(source) if isinstance(source, View) else ()
+        below = [view.stream for view in views if isinstance(view, _ByNumber)] or [source]
+        found = [order_digest(one, epoch) or "-" for one in below]
+        seeds = [one.partition("-")[0] for one in found], self._seed_of_order()
+        return f"{digest(repr(seeds)).hex()[:8]}-{''.join(one.partition('-')[2] for one in found)}"
+
+    def _seed_of_order(self) -> int | None:
+        return None
+
     def __getattr__(self, name: str) -> Any:
         close = "" if name.startswith("_") else meant(name, dir(Stream), _OTHER_NAMES)
         raise AttributeError(f"Stream: no attribute {name!r}" + (f". Use {close!r}." if close else ""))
@@ -354,6 +367,9 @@ class _Shuffled(Stream[T]):
         self._size = size
         self._seed = seed
         self._epoch: int = epoch
+
+    def _seed_of_order(self) -> int:
+        return self._seed
 
     def __iter__(self) -> Iterator[T]:
         source, size = self._begin(), self._size

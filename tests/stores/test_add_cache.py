@@ -1111,3 +1111,23 @@ def test_a_store_that_another_view_made_in_the_meantime_is_refused(tmp_path):
 def test_a_sequence_without_a_length_may_have_a_store(tmp_path):
     for _ in range(2):
         assert list(add_cache(UnsizedSource("abc"), store=tmp_path)) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("seeds", [(None, None), (1, 2)])
+def test_a_store_of_another_order_is_refused(tmp_path, seeds):
+    first, second = (sk.smap(abs, sk.shuffle(range(40), seed)) for seed in seeds)
+    items = list(sk.add_cache(first, store=tmp_path)[:20])
+    with pytest.raises(ValueError, match=r"holds items in another order .* pass the same seed"):
+        sk.add_cache(second, store=tmp_path)
+    assert list(sk.add_cache(first.at_epoch(0), store=tmp_path)[:20]) == items
+    named = sk.add_cache(second, store=tmp_path / "named", key=lambda i: str(i))
+    assert list(named) == list(second)
+
+
+def test_a_store_without_an_order_is_believed(tmp_path):
+    list(sk.add_cache(sk.shuffle(range(9), 1), store=tmp_path))
+    header = tmp_path / "seqkit-store.json"
+    fields = json.loads(header.read_text())
+    del fields["order"]  # as older versions wrote it
+    header.write_text(json.dumps(fields))
+    assert len(sk.add_cache(sk.shuffle(range(9), 2), store=tmp_path)) == 9

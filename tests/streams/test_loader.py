@@ -6,6 +6,7 @@ import random
 import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import count, islice
 from typing import Any, NamedTuple
 
@@ -537,10 +538,31 @@ def test_an_order_drawn_from_generators_of_the_program_is_warned_of(
         assert len(list(resumed)) == 6
     told = {str(one.message).partition(",")[0] for one in caught}
     assert told == (
-        {"StreamLoader: open_fn draws from the global generators of numpy.random and random"}
-        if is_warned
-        else set()
+        {"StreamLoader: open_fn: numbers are drawn from `numpy.random` and `random`"} if is_warned else set()
     )
+
+
+class Names:
+    """Streams that can only be iterated, in an order that they draw."""
+
+    def __iter__(self) -> Iterator[int]:
+        order = list(range(8))
+        random.shuffle(order)
+        return iter(order)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_drawn_streams_that_a_resumed_loader_reads_are_warned_of(workers: int) -> None:
+    state = None
+    for streams in (Names(), Anew(lambda: iter(range(8)))):
+        with StreamLoader(streams, chunks_by_stream, 3, workers, pad_value=0) as first:
+            list(islice(first, 2))
+            state = first.state_dict()
+        with StreamLoader(streams, chunks_by_stream, 3, workers, pad_value=0) as resumed:
+            resumed.load_state_dict(state)
+            expected = pytest.warns(UserWarning, match=r"streams \(Names\): numbers are drawn from ")
+            with expected if isinstance(streams, Names) else nullcontext():
+                next(iter(resumed))
 
 
 def test_chunks_draw_the_same_where_worker_init_fn_seeds() -> None:

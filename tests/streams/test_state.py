@@ -8,8 +8,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from seqkit import shuffle
 from seqkit.streams import StreamLoader
 from seqkit.streams.lanes import count_batches
 
@@ -280,3 +282,14 @@ def test_the_number_of_batches_follows_from_lengths() -> None:
     )
     with pytest.raises(TypeError, match="pass lengths or batches_per_epoch"):
         len(StreamLoader(lengths, numbers, 3, pad_value=0))
+
+
+def test_a_list_of_streams_in_another_order_than_before_is_warned_of() -> None:
+    first, second = (
+        StreamLoader(shuffle(range(9)), lambda n: [np.array(n)] * 3, 2, pad_value=0) for _ in range(2)
+    )
+    list(islice(first, 2))
+    state = first.state_dict()
+    with pytest.warns(UserWarning, match="the list of streams has another order"):
+        second.load_state_dict(state)
+    first.load_state_dict(state)

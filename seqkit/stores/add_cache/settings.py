@@ -10,6 +10,7 @@ from typing import Any, Literal
 from ...core.errors import as_given
 from ...core.indices import Unsized
 from ...core.view import View
+from ...views.bases.order_digest import order_digest
 from ..directory import Directory
 from .contents import Contents
 from .memory import CacheMapping, CacheMemory
@@ -38,7 +39,8 @@ class CacheSettings:
         if self.store is None:
             return Contents(memory, None)
         length = None if self.key is not None or isinstance(source._n, Unsized) else source._n
-        return Contents(memory, Directory(self.store, length, self.scope))
+        order = order_digest(source, 0) if self.key is None else None
+        return Contents(memory, Directory(self.store, length, self.scope, order))
 
     def emptied(self) -> CacheSettings:
         """Return the same settings with an empty dict. A mapping of another type stays as it is."""

@@ -1,0 +1,99 @@
+"""`order_digest`: in which order a view gives the items of its sources, in a few bytes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, cast
+
+from ...core.randomness import digest
+from ...core.source import Source
+from ...core.tracebacks import warn
+from ...core.view import View, is_measured, walk
+from .random import reorderings
+
+__all__ = ["is_other_order", "order_digest", "warn_of_other_order"]
+
+_PROBES = 7
+_MOST_ORIGINS = 64
+
+
+def order_digest(data: Any, epoch: int) -> str | None:
+    """Return a digest of the order of a view in an epoch, or None for other objects, whose order is unknown.
+
+    It has two parts. The first is made of the seeds of views that shuffle. The second is made of the indices
+    behind some items, and is empty if they are not known without reading items. A subset of PyTorch counts as
+    a view of its data set, and a stream has an `order_digest` of its own.
+
+    >>> import seqkit as sk
+    >>> one, same, other = (sk.smap(abs, sk.shuffle(range(99), seed)) for seed in (1, 1, 2))
+    >>> order_digest(one, 0) == order_digest(same, 0), order_digest(one, 0) == order_digest(other, 0)
+    (True, False)
+    >>> order_digest(sk.filter(bool, one), 0).endswith("-")
+    True
+    """
+    if not isinstance(data, View):
+        if hasattr(data, "order_digest"):
+            return cast("str | None", data.order_digest(epoch))
+        if not is_subset(data):
+            return None
+    view = data if isinstance(data, View) else Source(data)
+    seeds = [(node._name, node._seed, node._given_name) for node in reorderings(view)]
+    return f"{_short(seeds)}-{_short(origins) if (origins := _some_origins(view, epoch)) else ''}"
+
+
+def _short(value: Any) -> str:
+    return digest(repr(value)).hex()[:8]
+
+
+def _some_origins(view: View[Any], epoch: int) -> list[Any] | None:
+    """Return the origins of items from the first to the last, or None if they are not known."""
+    if not is_measured(view) or not all(node._has_parts for node in walk(view)):
+        return None
+    keyed = view.at_epoch(epoch)
+    n = keyed._n
+    if not isinstance(n, int):
+        return None
+    return [list(islice(_origins(keyed, i), _MOST_ORIGINS)) for i in range(0, n, max(1, n // _PROBES))]
+
+
+def _origins(view: View[Any], i: int) -> Iterator[tuple[int, int]]:
+    """Yield what item `i` is made of: numbers of sources and indices. Of a batch, its last item counts."""
+    if isinstance(view, Source):
+        data = view._data
+        while is_subset(data):
+            data, i = data.dataset, int(data.indices[i])
+        yield 0, i
+    for source, indices in view._parts(i):
+        for last in deque(indices, maxlen=1):
+            yield view._sources.index(source), last
+            yield from _origins(source, last)
+
+
+def is_subset(data: Any) -> bool:
+    """Is it a subset of PyTorch, or alike?"""
+    return hasattr(data, "dataset") and hasattr(data, "indices") and not isinstance(data, View)
+
+
+def warn_of_other_order(who: str, saved: str | None, found: str | None) -> None:
+    """Warn if an order is not the one that was saved, as far as both are known."""
+    if is_other_order(saved, found):
+        warn(
+            f"{who} has another order than when the state was saved, so items may come twice or be missed."
+            " Without a seed, each program draws an order of its own. Pass the same seed to shuffle,"
+            " random_split or whatever draws it",
+            UserWarning,
+        )
+
+
+def is_other_order(saved: str | None, found: str | None) -> bool:
+    """Are two digests of different orders, as far as both are known?
+
+    >>> is_other_order("a-b", "a-c"), is_other_order("a-b", "a-"), is_other_order("a-b", None)
+    (True, False, False)
+    """
+    if saved is None or found is None:
+        return False
+    parts = zip(saved.split("-"), found.split("-"), strict=False)
+    return any(one != other and one and other for one, other in parts)
