@@ -1,4 +1,4 @@
-"""`notice_draws`: warn of draws whose numbers another run does not get again."""
+"""Notice draws whose numbers nobody gets again, and warn of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from .randomness import DrawnSeed, global_states
 from .tracebacks import warn
 from .worker import in_process_worker
 
-__all__ = ["notice_draws"]
+__all__ = ["draws_of", "notice_draws"]
+
+_SYSTEM = "the system, because a seed is None"
 
 
 def notice_draws(who: str, remedy: str, call: Callable[[], object]) -> None:
@@ -25,14 +27,26 @@ def notice_draws(who: str, remedy: str, call: Callable[[], object]) -> None:
     >>> len(caught)
     1
     """
-    made, before = DrawnSeed.made, {} if in_process_worker() else global_states()
-    call()
-    after = global_states() if before else {}
-    drawn = sorted(f"`{name}`" for name, state in after.items() if before[name] not in (None, state))
-    drawn += ["the system, because a seed is None"] * (DrawnSeed.made > made)
+    drawn = draws_of(call)
+    if in_process_worker():
+        drawn = [name for name in drawn if name == _SYSTEM]
     if drawn:
         warn(
             f"{who}: numbers are drawn from {' and '.join(drawn)}, and another program draws others. If they"
             f" decide the order, then items come twice or are missed. {remedy}",
             UserWarning,
         )
+
+
+def draws_of(call: Callable[[], object]) -> list[str]:
+    """Call a function. Return from which generators it draws that this process shares with other code.
+
+    >>> import random
+    >>> draws_of(random.random), draws_of(list)
+    (['`random`'], [])
+    """
+    made, before = DrawnSeed.made, global_states()
+    call()
+    after = global_states()
+    drawn = sorted(f"`{name}`" for name, state in after.items() if before[name] not in (None, state))
+    return [*drawn, *[_SYSTEM] * (DrawnSeed.made > made)]

@@ -12,9 +12,10 @@ from ..core.arguments import int_at_least, optional_int, positive_int, refuse_as
 from ..core.errors import EndOfSequence, as_given, fail, summary
 from ..core.indices import UNKNOWN, Endless, Indices, Length, Plan, as_list
 from ..core.iteration import Progress, restarting
+from ..core.noticed_draws import draws_of
 from ..core.renamed import named_elsewhere
 from ..core.set_epoch import listeners
-from ..core.tracebacks import hide_frames
+from ..core.tracebacks import hide_frames, warn
 from ..core.view import T, View, name_of
 from .bases.passes import Passes, Stopped
 
@@ -84,7 +85,23 @@ def uniter(
     cache_size = int_at_least(cache_size, "uniter: cache_size", 0)
     n_parallel = positive_int(n_parallel, "uniter: n_parallel")
     size = optional_int(size, "uniter: size", least=0)
-    return Uniter(Passes(iterable, cache_size, n_parallel), _length(iterable) if size is None else size)
+    passes = Passes(iterable, cache_size, n_parallel, pass_over=_pass_over)
+    return Uniter(passes, _length(iterable) if size is None else size)
+
+
+def _pass_over(read: Callable[[int], Any], at: int, i: int) -> Any:
+    """Return item `i`, as in `Passes`. Warn if a new pass draws what may be its order."""
+    if at:
+        return read(i)
+    found = list[Any]()
+    if drawn := draws_of(lambda: found.append(read(0))):
+        warn(
+            f"uniter: the iterable draws from {' and '.join(drawn)}, and is read in several passes: each"
+            " worker, and each step backwards, begins one of its own. If each pass has another order, then"
+            " items come twice or are missed. Give the iterable a seed",
+            UserWarning,
+        )
+    return found[0] if isinstance(found[0], Stopped) else read(i)
 
 
 def _length(iterable: Any) -> Length:
