@@ -128,7 +128,8 @@ class Passes:
             if i in self._kept:
                 return self._kept[i]
             if self._pass_over is not None and not (self._open and self._open[-1].position == i):
-                at = max((one.position for one in self._open if one.position <= i), default=0)
+                new = i if self.one_shot else 0  # a one-shot iterator has no new pass
+                at = max((one.position for one in self._open if one.position <= i), default=new)
                 if at < i:
                     return self._pass_over(partial(self._read, wanted=i), at, i)
             return self._read(i, i)
