@@ -1194,3 +1194,15 @@ def test_a_data_set_in_another_order_than_before_is_warned_of(kind: str, seeds: 
     expected = pytest.warns(UserWarning, match="the data set has another order than when the state was saved")
     with expected if is_warned else nullcontext():
         second.load_state_dict(first.state_dict())
+
+
+def test_the_state_of_one_rank_suits_the_others() -> None:
+    def loader(rank: int, seed: int) -> Any:
+        return sk.DataLoader(sk.smap(abs, sk.shard(sk.shuffle(range(80), seed), rank, 2)), 4)
+
+    first = loader(0, seed=1)
+    list(islice(first, 3))
+    state = first.state_dict()
+    loader(1, seed=1).load_state_dict(state)
+    with pytest.warns(UserWarning, match="another order"):
+        loader(1, seed=2).load_state_dict(state)

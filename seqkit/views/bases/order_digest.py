@@ -23,8 +23,9 @@ def order_digest(data: Any, epoch: int) -> str | None:
     """Return a digest of the order of a view in an epoch, or None for other objects, whose order is unknown.
 
     It has two parts. The first is made of the seeds of views that shuffle. The second is made of the indices
-    behind some items, and is empty if they are not known without reading items. A subset of PyTorch counts as
-    a view of its data set, and a stream has an `order_digest` of its own.
+    behind some items, and is empty if they are not known without reading items. Shares of processes have the
+    digest of what they share. A subset of PyTorch counts as a view of its data set, and a stream has an
+    `order_digest` of its own.
 
     >>> import seqkit as sk
     >>> one, same, other = (sk.smap(abs, sk.shuffle(range(99), seed)) for seed in (1, 1, 2))
@@ -51,11 +52,14 @@ def _some_origins(view: View[Any], epoch: int) -> list[Any] | None:
     """Return the origins of items from the first to the last, or None if they are not known."""
     if not is_measured(view) or not all(node._has_parts for node in walk(view)):
         return None
-    keyed = view.at_epoch(epoch)
-    n = keyed._n
-    if not isinstance(n, int):
-        return None
-    return [list(islice(_origins(keyed, i), _MOST_ORIGINS)) for i in range(0, n, max(1, n // _PROBES))]
+    shared = [node._sources[0] for node in walk(view) if node._is_share] or [view]
+    keyed = [base.at_epoch(epoch) for base in shared]
+    return [list(islice(_origins(base, i), _MOST_ORIGINS)) for base in keyed for i in _probes(base._n)]
+
+
+def _probes(n: Any) -> range:
+    """Return some indices from the first to the last, or the first one of a view without a length."""
+    return range(0, n, max(1, n // _PROBES)) if isinstance(n, int) else range(1)
 
 
 def _origins(view: View[Any], i: int) -> Iterator[tuple[int, int]]:
