@@ -19,6 +19,7 @@ from seqkit.samplers.distributed import DistributedSampler
 from seqkit.samplers.splits import SplitSampler
 from seqkit.samplers.weighted import WeightedRandomSampler
 from seqkit.testing import UnsizedSource
+from seqkit.views.bases.order_digest import order_digest
 from tests.helpers import InterruptsOnce
 from tests.prefetch.traces import children, drawn, until
 
@@ -1158,6 +1159,7 @@ def test_methods_with_other_parameters_are_not_called(made: Callable[[], Any]) -
 ORDERED: dict[str, Any] = {
     "shuffle": lambda seed: sk.shuffle(range(40), seed),
     "map of a shuffle": lambda seed: sk.smap(abs, sk.shuffle(range(40), seed)),
+    "part of a split of a view": lambda seed: sk.random_split(sk.arange(80), [0.5, 0.5], seed)[1],
     "part of a split": lambda seed: sk.random_split(range(80), [0.5, 0.5], seed)[0],
     "groups": lambda seed: sk.shuffle_groups(range(40), [4] * 10, seed),
     "mix": lambda seed: sk.mix([range(20), range(20, 40)], seed=seed),
@@ -1206,3 +1208,13 @@ def test_the_state_of_one_rank_suits_the_others() -> None:
     loader(1, seed=1).load_state_dict(state)
     with pytest.warns(UserWarning, match="another order"):
         loader(1, seed=2).load_state_dict(state)
+
+
+def test_the_order_below_a_deep_chain_is_known() -> None:
+    view = sk.shuffle(range(40), seed=1)
+    for _ in range(2000):
+        view = sk.smap(abs, view)
+    loader = sk.DataLoader(view, 4)
+    next(iter(loader))
+    found = loader.state_dict()["dataset_order"]
+    assert found == order_digest(sk.shuffle(range(40), seed=1), 0)

@@ -53,8 +53,15 @@ def _some_origins(view: View[Any], epoch: int) -> list[Any] | None:
     if not is_measured(view) or not all(node._has_parts for node in walk(view)):
         return None
     shared = [node._sources[0] for node in walk(view) if node._is_share] or [view]
-    keyed = [base.at_epoch(epoch) for base in shared]
-    return [list(islice(_origins(base, i), _MOST_ORIGINS)) for base in keyed for i in _probes(base._n)]
+    return [origins for base in shared for origins in _origins_of(base.at_epoch(epoch))]
+
+
+def _origins_of(view: View[Any]) -> Iterator[list[Any]]:
+    """Yield what some items are made of. The layers between the items and the sources do not matter."""
+    leaves = (node for node in walk(view) if not node._sources)
+    numbers = {id(leaf): number for number, leaf in enumerate(leaves)}
+    for i in _probes(view._n):
+        yield [(numbers[id(leaf)], j) for leaf, j in islice(_origins(view, i), _MOST_ORIGINS)]
 
 
 def _probes(n: Any) -> range:
@@ -62,17 +69,18 @@ def _probes(n: Any) -> range:
     return range(0, n, max(1, n // _PROBES)) if isinstance(n, int) else range(1)
 
 
-def _origins(view: View[Any], i: int) -> Iterator[tuple[int, int]]:
-    """Yield what item `i` is made of: numbers of sources and indices. Of a batch, its last item counts."""
-    if isinstance(view, Source):
-        data = view._data
-        while is_subset(data):
-            data, i = data.dataset, int(data.indices[i])
-        yield 0, i
-    for source, indices in view._parts(i):
-        for last in deque(indices, maxlen=1):
-            yield view._sources.index(source), last
-            yield from _origins(source, last)
+def _origins(view: View[Any], i: int) -> Iterator[tuple[View[Any], int]]:
+    """Yield the sources and indices of the items that make item `i`; of a batch, those of its last item."""
+    pending = [(view, i)]
+    while pending:
+        node, j = pending.pop()
+        if not node._sources:
+            data: Any = getattr(node, "_data", None)
+            while is_subset(data):
+                data, j = data.dataset, int(data.indices[j])
+            yield node, j
+        parts = [(source, last) for source, indices in node._parts(j) for last in deque(indices, maxlen=1)]
+        pending.extend(reversed(parts))
 
 
 def is_subset(data: Any) -> bool:
