@@ -1,10 +1,10 @@
-"""Notice draws whose numbers nobody gets again, and warn of them."""
+"""Find out whether a call draws random numbers that cannot be repeated, and warn of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from .randomness import DrawnSeed, global_states
+from .randomness import DrawnSeed, changed_generators, global_states
 from .tracebacks import warn
 from .worker import in_process_worker
 
@@ -14,10 +14,10 @@ _SYSTEM = "the system, because a seed is None"
 
 
 def notice_draws(who: str, remedy: str, call: Callable[[], object]) -> None:
-    """Call a function that passes over items. Warn if it draws numbers that another program does not get.
+    """Call a function that skips items. Warn if it draws random numbers that another program cannot repeat.
 
-    `who` begins the warning, and `remedy` ends it. The loaders seed the global generators of worker
-    processes, so there is no warning of them there.
+    `who` begins the warning, and `remedy` ends it. In worker processes the global generators are seeded by
+    the loaders, so their numbers can be repeated.
 
     >>> import random, warnings
     >>> with warnings.catch_warnings(record=True) as caught:
@@ -39,7 +39,7 @@ def notice_draws(who: str, remedy: str, call: Callable[[], object]) -> None:
 
 
 def draws_of(call: Callable[[], object]) -> list[str]:
-    """Call a function. Return from which generators it draws that this process shares with other code.
+    """Call a function. Return the names of the global generators that it draws from.
 
     >>> import random
     >>> draws_of(random.random), draws_of(list)
@@ -47,6 +47,5 @@ def draws_of(call: Callable[[], object]) -> list[str]:
     """
     made, before = DrawnSeed.made, global_states()
     call()
-    after = global_states()
-    drawn = sorted(f"`{name}`" for name, state in after.items() if before[name] not in (None, state))
+    drawn = [f"`{name}`" for name in changed_generators(before)]
     return [*drawn, *[_SYSTEM] * (DrawnSeed.made > made)]

@@ -26,6 +26,7 @@ __all__ = [
     "Permutation",
     "as_name",
     "as_seed",
+    "changed_generators",
     "digest",
     "global_states",
     "item_generator",
@@ -106,6 +107,14 @@ def global_states() -> dict[str, Any]:
         "numpy.random": (kind, np.asarray(words).tobytes(), *rest),
         "torch": None if generator is None else bytes(generator.get_state().numpy()),
     }
+
+
+def changed_generators(before: dict[str, Any]) -> list[str]:
+    """Return the names of the global generators that have drawn or were seeded since `global_states`.
+
+    A library that was imported since does not count.
+    """
+    return sorted(name for name, state in global_states().items() if before[name] not in (None, state))
 
 
 def item_generator(key: int, index: int) -> np.random.Generator:

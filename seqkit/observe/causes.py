@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.randomness import global_states
+from ..core.randomness import changed_generators, global_states
 from ..core.view import View
 from ..prefetch.child import start_method
 from ..prefetch.culprits import ways
@@ -86,7 +86,7 @@ def _global_generators(evidence: Evidence) -> Cause | None:
         evidence.read()
     except Exception:
         pass
-    drawn = [f"`{name}`" for name, state in global_states().items() if before[name] not in (None, state)]
+    drawn = [f"`{name}`" for name in changed_generators(before)]
     return (f"It draws from the global generator of {' and '.join(drawn)}", _RANDOM_MAP) if drawn else None
 
 

@@ -237,7 +237,7 @@ class Stream(Generic[T]):
             for one in listeners(below):
                 one.set_epoch(self._epoch)
 
-    def order_digest(self, epoch: int) -> str | None:
+    def _order_digest(self, epoch: int) -> str | None:
         """Return a digest of what the order in an epoch depends on, for states. None if that is not known."""
         source: Any = self._source
         views = walk(source) if isinstance(source, View) else ()

@@ -1218,3 +1218,33 @@ def test_the_order_below_a_deep_chain_is_known() -> None:
     next(iter(loader))
     found = loader.state_dict()["dataset_order"]
     assert found == order_digest(sk.shuffle(range(40), seed=1), 0)
+
+
+class Longer(sk.View[Any]):
+    """A view of the user that has more items than its source, and does not say what they are made of."""
+
+    def _length(self) -> int:
+        return 2 * len(self._sources[0])
+
+    def _get(self, i: int) -> Any:
+        return self._sources[0][i // 2]
+
+    def _rebuild(self, sources: Any) -> Any:
+        return Longer(sources)
+
+
+class Annotated(Subset):
+    """Its attributes have the names of those of a subset, and another meaning."""
+
+    def __getitem__(self, i: int) -> Any:
+        return self.dataset[i]
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [Longer((sk.shuffle(range(20), seed=1),)), Annotated(range(40), [("a", "b")] * 40)],  # type: ignore[list-item]
+)
+def test_a_data_set_whose_order_cannot_be_found_has_a_state(dataset: Any) -> None:
+    loader = sk.DataLoader(dataset, 4)
+    list(islice(loader, 2))
+    loader.load_state_dict(loader.state_dict())

@@ -1,4 +1,4 @@
-"""`order_digest`: in which order a view gives the items of its sources, in a few bytes."""
+"""`order_digest`: a short text that differs if a view gives the items of its sources in another order."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _MOST_ORIGINS = 64
 def order_digest(data: Any, epoch: int) -> str | None:
     """Return a digest of the order of a view in an epoch, or None for other objects, whose order is unknown.
 
-    It has two parts. The first is made of the seeds of views that shuffle. The second is made of the indices
-    behind some items, and is empty if they are not known without reading items. Shares of processes have the
-    digest of what they share. A subset of PyTorch counts as a view of its data set, and a stream has an
-    `order_digest` of its own.
+    It has two parts. The first comes from the seeds of the views that shuffle. The second comes from the
+    source indices of some items, and is empty if finding them would read items. All shares of one view have
+    the same digest. A subset of PyTorch is treated as a view of its data set. Streams have a method
+    `_order_digest`.
 
     >>> import seqkit as sk
     >>> one, same, other = (sk.smap(abs, sk.shuffle(range(99), seed)) for seed in (1, 1, 2))
@@ -35,8 +35,8 @@ def order_digest(data: Any, epoch: int) -> str | None:
     True
     """
     if not isinstance(data, View):
-        if hasattr(data, "order_digest"):
-            return cast("str | None", data.order_digest(epoch))
+        if hasattr(data, "_order_digest"):
+            return cast("str | None", data._order_digest(epoch))
         if not is_subset(data):
             return None
     view = data if isinstance(data, View) else Source(data)
@@ -53,11 +53,14 @@ def _some_origins(view: View[Any], epoch: int) -> list[Any] | None:
     if not is_measured(view) or not all(node._has_parts for node in walk(view)):
         return None
     shared = [node._sources[0] for node in walk(view) if node._is_share] or [view]
-    return [origins for base in shared for origins in _origins_of(base.at_epoch(epoch))]
+    try:
+        return [origins for base in shared for origins in _origins_of(base.at_epoch(epoch))]
+    except Exception:
+        return None  # a view of the user has no `_parts` of its own, or `indices` are no indices
 
 
 def _origins_of(view: View[Any]) -> Iterator[list[Any]]:
-    """Yield what some items are made of. The layers between the items and the sources do not matter."""
+    """Yield the sources and indices of some items. The views between do not matter."""
     leaves = (node for node in walk(view) if not node._sources)
     numbers = {id(leaf): number for number, leaf in enumerate(leaves)}
     for i in _probes(view._n):

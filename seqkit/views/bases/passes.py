@@ -59,7 +59,8 @@ class Passes:
     without open passes. With an `epoch`, an iterable that has `set_epoch` is told it before every pass.
 
     With `pass_over`, a read of item `i` that has to draw items before it returns ``pass_over(read, at, i)``.
-    Item `at` would be drawn next, and ``read(j)`` draws the items up to `j` and returns it.
+    Item `at` would be drawn next, and ``read(j)`` draws the items up to `j` and returns it. It is only called
+    during the read.
     """
 
     def __init__(
@@ -135,29 +136,28 @@ class Passes:
             return self._read(i, i)
 
     def _read(self, i: int, wanted: int) -> Any:
-        """Return item `i`, or the reason why there is no item `wanted`, which is not before it."""
-        with self._lock:
-            try:
-                current = self._nearest(i)
-            except Exception as error:
-                return self._failed(wanted, i if self.one_shot else 0, error)
-            item = None
-            try:
-                while current.position <= i:
-                    item = next(current.items, _END)
-                    if item is _END:
-                        current.close()
-                        return Stopped(current.position, None)
-                    self._keep(current.position, item)
-                    current.position += 1
-            except BaseException as error:
-                at = self._drop(current)
-                if isinstance(error, Exception):
-                    return self._failed(wanted, at, error)
-                raise
-            if current.position > self._broken:
-                self._broken = -1
-            return item
+        """Return item `i`, or why there is no item `wanted`, which is not before it. The lock is held."""
+        try:
+            current = self._nearest(i)
+        except Exception as error:
+            return self._failed(wanted, i if self.one_shot else 0, error)
+        item = None
+        try:
+            while current.position <= i:
+                item = next(current.items, _END)
+                if item is _END:
+                    current.close()
+                    return Stopped(current.position, None)
+                self._keep(current.position, item)
+                current.position += 1
+        except BaseException as error:
+            at = self._drop(current)
+            if isinstance(error, Exception):
+                return self._failed(wanted, at, error)
+            raise
+        if current.position > self._broken:
+            self._broken = -1
+        return item
 
     def _failed(self, i: int, at: int, error: Exception) -> Stopped:
         again, self._broken = at == self._broken and at < i, at
