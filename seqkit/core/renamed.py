@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def renamed(**old: str) -> Callable[[F], F]:
-    """Decorate a function some of whose parameters had other names.
+    """Decorate a function that has renamed parameters.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def _translated(old: dict[str, str], given: dict[str, Any], who: str) -> dict[st
 
 
 def named_elsewhere(**words: str) -> Callable[[F], F]:
-    """Decorate a function of which other libraries call parameters by other names.
+    """Decorate a function that has other parameter names in other libraries.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def named_elsewhere(**words: str) -> Callable[[F], F]:
 
 
 def _refused(words: dict[str, str], given: dict[str, Any], who: str) -> dict[str, Any]:
-    """Return arguments, none of which has a name of another library."""
+    """Return the arguments, or raise TypeError for a name of another library."""
     for name in given:
         if name in words:
             raise TypeError(f"{who}: there is no parameter {name}. Use {words[name]}.")

@@ -73,7 +73,7 @@ class EpochCounter:
 
     @property
     def _counted(self) -> Any:
-        """The sampler whose epoch is that of the loader."""
+        """The sampler that determines the epoch of the loader."""
         sampler, batch_sampler = self._own
         return next((one for one in (self.sampler, batch_sampler, sampler) if one is not None), None)
 
@@ -85,7 +85,7 @@ class EpochCounter:
             self.move_to(epoch)
 
     def move_to(self, epoch: int) -> None:
-        """Begin at an epoch, and tell it to the sampler and the data set."""
+        """Begin at an epoch, and pass its number to the sampler and the data set."""
         if epoch != self.next.epoch:
             self.next = Start(epoch)
         self.tell(epoch)

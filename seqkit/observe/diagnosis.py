@@ -1,4 +1,4 @@
-"""One sentence about a measurement: what limits the pipeline, with a number and a remedy.
+"""One sentence about a measurement: the bottleneck of the pipeline, with a number and a remedy.
 
 Each rule is a function of a `Measurement`. It returns a `Diagnosis`, or None if it does not apply. The first
 rule that applies counts.
@@ -77,7 +77,7 @@ class Diagnosis:
 
 
 def diagnose(m: Measurement) -> Diagnosis:
-    """Return what limits the pipeline of a measurement.
+    """Return the bottleneck of a measured pipeline.
 
     >>> from seqkit.observe.measurement import Stage
     >>> stage = Stage("smap(decode)", 100, 2.0)
@@ -91,7 +91,7 @@ def diagnose(m: Measurement) -> Diagnosis:
 
 
 def _with_code(found: Diagnosis, subject: str) -> Diagnosis:
-    """Return a diagnosis whose settings are in the words of what was measured, with code to paste."""
+    """Return a diagnosis with code to paste, in the words of the measured view, node or loader."""
     settings = in_words_of(subject, found.settings)
     return replace(found, settings=settings, remedy=f"{found.remedy} {told(subject, settings)}")
 

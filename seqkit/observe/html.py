@@ -71,7 +71,7 @@ def code(text: object) -> str:
 
 
 def with_code(text: object) -> str:
-    """Return a text for HTML, whose names between backticks have a monospace font.
+    """Return a text for HTML, with the names between backticks in a monospace font.
 
     >>> with_code("`f` sleeps").endswith(">f</span> sleeps")
     True
@@ -90,7 +90,7 @@ def faint(text: str) -> str:
 
 
 def row(cards: Iterable[str], *, wrap: bool = True) -> str:
-    """Return cards beside each other, in as many lines as the page needs, or in one line that scrolls.
+    """Return cards side by side, in as many lines as the page needs, or in one line that scrolls.
 
     >>> row(["<i></i>"]).count("<i></i>")
     1

@@ -47,7 +47,7 @@ class Random(View[Any]):
         return keyed
 
     def _key_arguments(self) -> list[str]:
-        """Return the arguments of `repr` that tell this view from others with the same sources."""
+        """Return the arguments of `repr` that distinguish this view from others with the same sources."""
         return [f"seed={self._seed}", *[f"epoch={self._epoch}"] * (self._epoch > 0)]
 
 
