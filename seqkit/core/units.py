@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["count", "number", "percent", "plural", "seconds", "size"]
+__all__ = ["count", "number", "percent", "plural", "rounded", "seconds", "size"]
 
 _SECONDS = (("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 
@@ -68,6 +68,15 @@ def number(value: float) -> str:
     ('0.1235', '255', '3', '-1e-09', '1e+07')
     """
     return f"{value:.4g}"
+
+
+def rounded(number: float, digits: int = 3) -> str:
+    """Return a number with so many digits, and without an exponent.
+
+    >>> rounded(3086.7), rounded(0.0513, 2), rounded(97)
+    ('3,087', '0.051', '97')
+    """
+    return f"{number:,.0f}" if number >= 10 ** (digits - 1) else f"{number:.{digits}g}"
 
 
 def _digits(value: float) -> str:

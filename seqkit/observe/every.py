@@ -6,10 +6,9 @@ import sys
 from time import perf_counter
 from typing import Any
 
-from ..core.units import count, percent, seconds
+from ..core.units import count, percent, rounded, seconds
 from ..core.view import View
 from ..prefetch import engine
-from ..prefetch.choice import shown
 from ..prefetch.statistics import Statistics
 from .live_stages import LiveStages
 
@@ -55,7 +54,8 @@ class StagePrinter(LiveStages):
             for name, spent in stages[:NAMED]
         )
         line = (
-            f"seqkit: {count(now.items)} items, {shown((now.items - before.items) / taken_s, 4)} per second;"
+            f"seqkit: {count(now.items)} items,"
+            f" {rounded((now.items - before.items) / taken_s, 4)} per second;"
             f" waited {percent(min(1.0, waited_s / taken_s))}, {self._workers} workers busy"
             f" {percent(min(1.0, worked_s / taken_s / self._workers))}; {', '.join(shares)}"
         )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..core.units import percent
-from ..prefetch.choice import shown
+from ..core.units import percent, rounded
 from ..prefetch.figures import SLEEPS, Speed
 from .measurement import Measurement, NodeFigures, Stage
 
@@ -122,7 +121,7 @@ def lock_words(m: Measurement) -> str:
 
 def times_faster(m: Measurement, rate: float) -> str:
     times = rate / max(m.rate, 1e-9)
-    return f"about {times:.{1 if times < 10 else 0}f} times faster ({shown(rate, 4)} items/s)"
+    return f"about {times:.{1 if times < 10 else 0}f} times faster ({rounded(rate, 4)} items/s)"
 
 
 def workers_of(method: str) -> str:

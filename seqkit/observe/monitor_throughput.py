@@ -13,8 +13,8 @@ from ..core.errors import EndOfSequence
 from ..core.indices import Indices, Plan
 from ..core.iteration import surviving
 from ..core.source import as_view
+from ..core.units import rounded
 from ..core.view import Indexable, T, View, sized
-from ..prefetch.choice import shown
 
 __all__ = ["MonitorThroughput", "monitor_throughput"]
 
@@ -158,4 +158,4 @@ class MonitorThroughput(View[T]):
 
     def _remarks(self) -> list[str]:
         items, seconds = self._meter.total()
-        return [f"{shown(items / seconds)} items/s"] if items and seconds else []
+        return [f"{rounded(items / seconds)} items/s"] if items and seconds else []

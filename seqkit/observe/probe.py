@@ -30,8 +30,9 @@ __all__ = ["Event", "Probe", "Recording", "Sums", "Thread", "forget"]
 
 # What timing may cost: this share of the CPU time of the items.
 SHARE = 0.01
-# The first items are all timed, and more if this takes no longer. Later, at least one of so many is timed.
+# The first items of a process are all timed, and more if this takes no longer, in seconds.
 SURE, MORE, MORE_S = 64, 256, 0.005
+# Later, at least one of so many is timed.
 SPARSEST = 100
 # So many values of each view are described.
 DESCRIBED = 8
@@ -200,7 +201,8 @@ class _Recorder:
         """Skip items if timing one costs much of its CPU time."""
         cost_s, self.cost_s = self.cost_s, 0.0
         self.timed, self.spent_s = self.timed + 1, self.spent_s + cost_s
-        if self.timed < SURE or (self.timed < MORE and self.spent_s < MORE_S):
+        threads = len(_recorders.get(self.recording.directory, ())) or 1
+        if self.timed * threads < SURE or (self.timed * threads < MORE and self.spent_s * threads < MORE_S):
             return
         mean = min(SPARSEST, cost_s / (SHARE * max(cpu_s, 1e-9)))
         # Not every kth item, because items may have a rhythm of their own.

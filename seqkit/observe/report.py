@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, field
 from os import PathLike
 from typing import Any
 
-from ..core.units import count, percent, plural, seconds, size
-from ..prefetch.choice import shown
+from ..core.units import count, percent, plural, rounded, seconds, size
 from . import html, timeline
 from .diagnosis import Diagnosis, diagnose
+from .limits import waited
 from .measurement import Measurement, Stage
 from .probe import Event, Thread
 
@@ -70,10 +70,9 @@ class Profile(Measurement):
     def _summary(self) -> list[str]:
         """Return lines about the consumer and the nodes."""
         failed = f", {plural(self.failed, 'failure')}" if self.failed else ""
-        lines = [
-            f"{plural(self.items, 'item')}{failed}, {shown(self.rate, 4)} per second. The consumer waited"
-            f" {percent(self.waited_share)} of the time."
-        ]
+        lines = [f"{plural(self.items, 'item')}{failed}, {rounded(self.rate, 4)} per second."]
+        if waited(self) not in self.diagnosis.finding:
+            lines[0] += f" {waited(self)}"
         for number, node in enumerate(self.nodes):
             busy = node.worked_s / max(self.elapsed_s * node.workers, 1e-9)
             words = [f"workers busy {percent(min(busy, 1.0))}", f"{count(node.chunk)} items per job"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from ..core.units import count, percent, plural, seconds, size
-from ..prefetch.choice import shown
+from ..core.units import count, percent, plural, rounded, seconds, size
 
 __all__ = ["StageShare", "Status"]
 
@@ -82,7 +81,7 @@ class Status:
     @property
     def figures(self) -> dict[str, str]:
         """The other figures, as texts by name."""
-        found = {"rate": f"{shown(self.rate, 4)}/s"}
+        found = {"rate": f"{rounded(self.rate, 4)}/s"}
         if self.remaining_s is not None:
             found["left"] = seconds(self.remaining_s)
         if self.waited_share is not None:

@@ -9,9 +9,9 @@ from typing import Any
 from ..core.arguments import optional_int, optional_number
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
-from ..core.units import plural, size
+from ..core.units import plural, rounded, size
 from ..core.view import Indexable, View
-from ..prefetch.choice import Choice, WorkerBudget, shown
+from ..prefetch.choice import Choice, WorkerBudget
 from ..prefetch.choose import choose
 from ..prefetch.figures import Speed
 from ..prefetch.node import Prefetch, prefetch
@@ -151,7 +151,7 @@ class Tuning:
             return []
         cost = measured.cost
         rows = [
-            (_workers(speed), f"{shown(speed.items_per_s)} items/s", self._note(speed))
+            (_workers(speed), f"{rounded(speed.items_per_s)} items/s", self._note(speed))
             for speed in measured.compared
         ]
         widths = [max(len(row[column]) for row in rows) for column in (0, 1)]

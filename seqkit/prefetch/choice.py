@@ -152,8 +152,8 @@ def _why(measured: Measured, best: Speed, budget: WorkerBudget) -> str:
         if speed.workers == 1:
             what = f"1 {speed.method}"
         verb = "is" if speed.workers == 1 else "are"
-        found = f"{what} {verb} {shown(speed.items_per_s / one, 2)} times as fast as none"
-        parts.append(f"{found} ({shown(speed.items_per_s)} items/s).")
+        found = f"{what} {verb} {units.rounded(speed.items_per_s / one, 2)} times as fast as none"
+        parts.append(f"{found} ({units.rounded(speed.items_per_s)} items/s).")
     if measured.lock_share is not None:
         does = "hold" if measured.holds_lock else "release"
         parts.append(f"The functions {does} the interpreter lock.")
@@ -162,12 +162,3 @@ def _why(measured: Measured, best: Speed, budget: WorkerBudget) -> str:
     elif cost.sleep_share >= 0.2 and best.workers > budget.cpus:
         parts.append(f"More workers than the {budget.cpus} CPUs, because items sleep.")
     return " ".join(parts)
-
-
-def shown(number: float, digits: int = 3) -> str:
-    """Return a number with so many digits, and without an exponent.
-
-    >>> shown(3086.7), shown(0.0513, 2), shown(97)
-    ('3,087', '0.051', '97')
-    """
-    return f"{number:,.0f}" if number >= 10 ** (digits - 1) else f"{number:.{digits}g}"

@@ -59,7 +59,7 @@ PIPELINES: dict[str, tuple[Callable[[], Any], int, str]] = {
         2,
         "process",
     ),
-    "sleep of 5 ms, 16 threads": (lambda: sk.smap(waits, range(6000)), 16, "thread"),
+    "sleep of 5 ms, 16 threads": (lambda: sk.smap(waits, range(12_000)), 16, "thread"),
 }
 
 
