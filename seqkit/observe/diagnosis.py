@@ -29,7 +29,7 @@ from .limits import (
     waited,
     workers_of,
 )
-from .measurement import Measurement
+from .measurement import SHORT_S, Measurement
 from .remedy import in_words_of, told
 
 __all__ = ["Diagnosis", "diagnose"]
@@ -308,7 +308,9 @@ def _nothing(m: Measurement) -> Diagnosis:
     finding = f"{waited(m)} `{stage.view}` takes {percent(m.share_of(stage))} of the computing time."
     tried = "No other workers would be faster."
     if m.choice is None and not m.speeds:
-        tried = f"Other workers were not tried: all that was read took {seconds(m.elapsed_s)}."
+        tried = "Other workers were not tried."
+        if m.elapsed_s <= SHORT_S:
+            tried = f"Other workers were not tried: all that was read took {seconds(m.elapsed_s)}."
     return Diagnosis("slow stage", finding, f"{tried} Make this stage faster, or cache its items.")
 
 

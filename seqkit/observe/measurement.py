@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from ..prefetch.choice import Choice
 from ..prefetch.figures import Measured, Speed
 
-__all__ = ["Measurement", "NodeFigures", "Stage"]
+__all__ = ["SHORT_S", "Measurement", "NodeFigures", "Stage"]
+
+# Other workers are not tried if everything takes less than this.
+SHORT_S = 0.2
 
 
 @dataclass(frozen=True)

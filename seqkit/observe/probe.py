@@ -10,12 +10,15 @@ Guarantees
 
 from __future__ import annotations
 
+import mmap
 import os
 import pickle
 import random
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from time import thread_time
 from typing import Any, NamedTuple
 
@@ -34,6 +37,8 @@ SHARE = 0.01
 SURE, MORE, MORE_S = 64, 256, 0.005
 # Later, at least one of so many is timed.
 SPARSEST = 100
+# The bytes of a counter, at the begin of each file.
+COUNTER = 8
 # So many values of each view are described.
 DESCRIBED = 8
 
@@ -104,6 +109,7 @@ class Recording:
         for entry in os.scandir(self.directory):
             with open(entry.path, "rb") as file:
                 try:
+                    file.seek(COUNTER)
                     pickle.load(file)
                     of_threads.append(pickle.load(file))
                 except (EOFError, pickle.UnpicklingError):  # the worker writes at this moment
@@ -117,17 +123,18 @@ class Recording:
     def take(self) -> tuple[tuple[Thread, list[Event]], ...]:
         """Return the threads that have recorded, the consumer first, and their events. Forget them here."""
         recorders = _recorders.pop(self.directory, [])
-        found = [(recorder.thread, recorder.events) for recorder in recorders if recorder.events]
+        found = [(recorder.thread, _joined(recorder.items, recorder.skipped[0])) for recorder in recorders]
         for entry in os.scandir(self.directory):
             with open(entry.path, "rb") as file:
-                thread, events = pickle.load(file), list[Event]()
+                skipped, thread = int.from_bytes(file.read(COUNTER), sys.byteorder), pickle.load(file)
+                items: list[list[Event]] = []
                 try:
                     while True:
-                        events.extend(map(Event._make, pickle.load(file)))
+                        items.append(list(map(Event._make, pickle.load(file))))
                 except (EOFError, pickle.UnpicklingError):  # the end, or a worker was killed
                     pass
-            if events:
-                found.append((thread, events))
+            found.append((thread, _joined(items, skipped)))
+        found = [(thread, events) for thread, events in found if events]
         return tuple(sorted(found, key=lambda pair: (pair[0].worker, pair[1][0].begun_s)))
 
 
@@ -145,6 +152,8 @@ class _Recorder:
         Time of the probes below the one that is being read.
     cost_s, spent_s : float
         Time that timing took so far, of the item and of all.
+    skipped : list of int, or memoryview
+        How many items were not timed since the last one that was. Of other processes, in the file.
     """
 
     recording: Recording
@@ -159,8 +168,9 @@ class _Recorder:
     timed: int = 0
     spent_s: float = 0.0
     to_skip: int = 0
-    skipped: int = 0
+    skipped: Any = field(default_factory=lambda: [0])
     events: list[Event] = field(default_factory=list)
+    items: list[list[Event]] = field(default_factory=list)
     described: dict[int, int] = field(default_factory=dict)
     sums: dict[int, Sums] = field(default_factory=dict)
 
@@ -172,22 +182,23 @@ class _Recorder:
             _recorders.setdefault(self.recording.directory, []).append(self)
             return
         path = os.path.join(self.recording.directory, f"{thread.pid}-{thread.ident}-{id(self)}")
-        self._file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed with this object
-        self._file.write(pickle.dumps(thread))
+        self._file = open(path, "w+b", buffering=0)  # noqa: SIM115 - closed with this object
+        self._file.write(bytes(COUNTER) + pickle.dumps(thread))
+        self.skipped = memoryview(mmap.mmap(self._file.fileno(), COUNTER)).cast("q")
         self._begin = self._file.tell()
 
     def clear(self) -> None:
-        self.events.clear()
+        self.items.clear()
         self.described.clear()
         self.sums.clear()
-        self.timed = self.to_skip = self.skipped = 0
+        self.timed = self.to_skip = self.skipped[0] = 0
         self.spent_s = 0.0
 
     def begin(self) -> None:
         """Decide whether to time the next item."""
-        self.is_on = self.skipped >= self.to_skip
-        self.weight = self.skipped + 1
-        self.skipped = 0 if self.is_on else self.skipped + 1
+        skipped = self.skipped[0]
+        self.is_on, self.weight = skipped >= self.to_skip, skipped + 1
+        self.skipped[0] = 0 if self.is_on else skipped + 1
 
     def write(self) -> None:
         """Write the events of an item."""
@@ -195,7 +206,9 @@ class _Recorder:
             self._add_up()
         elif self._file is not None:
             self._file.write(pickle.dumps([tuple(event) for event in self.events]))
-            self.events.clear()
+        else:
+            self.items.append(self.events)
+        self.events = []
 
     def end(self, cpu_s: float) -> None:
         """Skip items if timing one costs much of its CPU time."""
@@ -213,10 +226,15 @@ class _Recorder:
         for event in self.events:
             sums = self.sums.get(event.stage, Sums())
             self.sums[event.stage] = sums + Sums(event.items * event.weight, event.own_s * event.weight)
-        self.events.clear()
         if self._file is not None:
             plain = {stage: tuple(sums) for stage, sums in self.sums.items()}
             os.pwrite(self._file.fileno(), pickle.dumps(plain), self._begin)
+
+
+def _joined(items: list[list[Event]], skipped: int) -> list[Event]:
+    """Return the events of all items. The last item stands for those that were skipped after it too."""
+    last = [event._replace(weight=event.weight + skipped) for event in items[-1]] if items else []
+    return [*chain.from_iterable(items[:-1]), *last]
 
 
 # The recorders of this process, by directory. Not in `Recording`, which the engine examines.

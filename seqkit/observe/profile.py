@@ -21,7 +21,7 @@ from ..prefetch.measure import times_of_workers, times_s
 from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.resources import usable_cpus
 from ..prefetch.statistics import Statistics
-from .measurement import NodeFigures, Stage
+from .measurement import SHORT_S, NodeFigures, Stage
 from .probe import Probe, Recording
 from .remedy import refuse_streams
 from .report import Profile
@@ -31,8 +31,6 @@ from .tree import outline
 __all__ = ["profile"]
 
 DEFAULT_S = 2.0
-# Other workers are not tried if all items take less than this.
-WORTH_S = 0.2
 # Items that take less per stage are read again without probes, to find their rate.
 PROBED_S = 2e-5
 
@@ -79,9 +77,9 @@ def profile(
 
     Notes
     -----
-    Caches start empty. A failing item is counted, and reading goes on. Each thread times its first 256
-    items, and then a sample, which takes about 1 % of the CPU time. An item that is not timed costs about
-    0.3 µs per view. Quick items are read again without timing, to find their rate, unless `n` is given.
+    Caches start empty. A failing item is counted, and reading goes on. Each process times its first items,
+    and then a sample, which takes about 1 % of the CPU time. An item that is not timed costs about 0.3 µs
+    per view. Quick items are read again without timing, to find their rate, unless `n` is given.
 
     Examples
     --------
@@ -126,7 +124,7 @@ def profile(
         queued_s=queued_s,
         subject=_subject(sequence, pipeline),
     )
-    if try_workers and read.elapsed_s > WORTH_S:
+    if try_workers and read.elapsed_s > SHORT_S:
         return _with_speeds(profiled, source, limit_s or read.elapsed_s)
     return profiled
 

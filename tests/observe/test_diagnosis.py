@@ -200,6 +200,11 @@ CASES = {
         ("slow stage", None),
         "Other workers were not tried: all that was read took 40 ms. Make this stage faster",
     ),
+    "other workers that were not tried": (
+        measured(stage(seconds=0.9, node=-1)),
+        ("slow stage", None),
+        "Other workers were not tried. Make this stage faster",
+    ),
     "items that all fail": (
         replace(measured(stage(failed=100)), items=0, failed=100),
         ("failures", None),
