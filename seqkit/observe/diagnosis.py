@@ -199,7 +199,7 @@ def _loaded_again(m: Measurement) -> Diagnosis | None:
     stage = m.costliest
     if stage.timed < 20 or 2 * stage.indices > stage.timed or m.share_of(stage) < 0.3:
         return None
-    times = stage.timed / stage.indices
+    times = stage.items / stage.indices  # the timed items, a sample, have nearly all of the indices
     share = m.share_of(stage)
     rate = limited(m, m.rate / (1 - share * (1 - 1 / times)))
     finding = (

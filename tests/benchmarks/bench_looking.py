@@ -1,19 +1,21 @@
 """The CPU time that `profile`, `watch` and SEQKIT_PROFILE_EVERY take, in all processes of a program.
 
-A run reads a fixed number of items with two workers, in a process of its own. A run that looks and a run that
-does not look take place at the same time, because the speed of a virtual CPU changes from second to second. A
-row has the median of the ratios of ten rounds, and the smallest and the largest.
+A run reads a fixed number of items with two workers, in an interpreter of its own, because the places of code
+and objects in memory change the speed by several percent. A run that looks and a run that does not look take
+place at the same time, because the speed of a virtual CPU changes from second to second. A row has the median
+of the ratios of ten rounds, and the smallest and the largest.
 """
 
 from __future__ import annotations
 
 import os
 import statistics
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from time import perf_counter, sleep
 from typing import Any
 
@@ -24,7 +26,7 @@ from seqkit.observe import every
 from seqkit.observe.probe import Recording
 from seqkit.observe.profile import _ProbedPipeline
 
-from .measure import apart, consume, table
+from .measure import consume, table
 
 ROUNDS = 10
 
@@ -47,7 +49,7 @@ def waits(i: Any) -> Any:
 
 
 # The items to read, and the workers.
-PIPELINES: dict[str, tuple[Callable[[], Any], int, str]] = {
+PIPELINES: dict[str, tuple[Callable[[], Any], int, Any]] = {
     "Python of 0.3 ms, 2 processes": (lambda: sk.smap(python, range(12_000)), 2, "process"),
     "batches of 32 samples of 30 µs, 2 processes": (
         lambda: sk.batch(sk.smap(sample, sk.shuffle(range(120_000), seed=0)), 32, collate_fn=np.array),
@@ -84,7 +86,12 @@ def with_lines(node: Any) -> Any:
     return node
 
 
-WAYS = {"profile": with_probes, "watch": with_watch, "SEQKIT_PROFILE_EVERY=100": with_lines}
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "profile": with_probes,
+    "watch": with_watch,
+    "SEQKIT_PROFILE_EVERY=100": with_lines,
+    "nobody": not_at_all,
+}
 
 
 @contextmanager
@@ -95,30 +102,40 @@ def silent() -> Iterator[None]:
         yield
 
 
-def cpu_s(build: Callable[[], Any], workers: int, method: Any, looking: Callable[[Any], Any]) -> float:
-    """Return the CPU seconds of a program that reads all items: of this process, and of its workers."""
+def cpu_s(pipeline: str, way: str) -> float:
+    """Return the CPU seconds that reading all items takes, in this process and in its workers."""
+    build, workers, method = PIPELINES[pipeline]
+    began_s = sum(os.times()[:4])
     with silent(), sk.prefetch(build(), workers, method) as node:
-        consume(looking(node))
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+        consume(WAYS[way](node))
+    return sum(os.times()[:4]) - began_s
 
 
-def compared(pipeline: tuple[Callable[[], Any], int, str], looking: Callable[[Any], Any]) -> tuple[str, str]:
+def apart(pipeline: str, way: str) -> float:
+    """Return the CPU seconds in a fresh interpreter."""
+    command = [sys.executable, "-W", "ignore", "-m", "tests.benchmarks.bench_looking", pipeline, way]
+    return float(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+
+
+def compared(pipeline: str, way: str) -> tuple[str, str]:
     """Return the median of the ratios, and their spread, as percentages above 1."""
-    ratios, ways = [], (not_at_all, looking)
+    ratios = []
     for number in range(ROUNDS):
         with ThreadPoolExecutor(2) as pool:  # the first one to start may get the better CPU
-            turn = ways if number % 2 else ways[::-1]
-            runs = {way: pool.submit(apart, partial(cpu_s, *pipeline, way)) for way in turn}
-        without, with_it = (runs[way].result() for way in ways)
-        ratios.append(100 * (with_it / without - 1))
+            turn = (way, "nobody") if number % 2 else ("nobody", way)
+            runs = {each: pool.submit(apart, pipeline, each) for each in turn}
+        ratios.append(100 * (runs[way].result() / runs["nobody"].result() - 1))
     return f"{statistics.median(ratios):+.1f} %", f"{min(ratios):+.1f} to {max(ratios):+.1f} %"
 
 
 def main() -> None:
     rows = []
-    for title, pipeline in PIPELINES.items():
-        for way, looking in WAYS.items():
-            rows.append((title, way, *compared(pipeline, looking)))
+    for pipeline in PIPELINES:
+        for way in list(WAYS)[:-1]:
+            rows.append((pipeline, way, *compared(pipeline, way)))
             print(rows[-1], flush=True)
     table("CPU time of looking", [("pipeline", "looked at by", "median", "rounds"), *rows])
+
+
+if __name__ == "__main__":
+    print(cpu_s(*sys.argv[1:]))
