@@ -32,7 +32,7 @@ from ..prefetch.results import size_of
 __all__ = ["Event", "Probe", "Recording", "Sums", "Thread", "forget"]
 
 # What timing may cost: this share of the CPU time of the items.
-SHARE = 0.01
+SHARE = 0.005
 # The first items of a process are all timed, and more if this takes no longer, in seconds.
 SURE, MORE, MORE_S = 64, 256, 0.005
 # Later, at least one of so many is timed.

@@ -78,7 +78,7 @@ def profile(
     Notes
     -----
     Caches start empty. A failing item is counted, and reading goes on. Each process times its first items,
-    and then a sample, which takes about 1 % of the CPU time. An item that is not timed costs about 0.3 µs
+    and then a sample, which takes about 0.5 % of the CPU time. An item that is not timed costs about 0.3 µs
     per view. Quick items are read again without timing, to find their rate, unless `n` is given.
 
     Examples

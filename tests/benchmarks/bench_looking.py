@@ -82,14 +82,14 @@ def with_watch(node: Any) -> Any:
 
 
 def with_lines(node: Any) -> Any:
-    every.install("100")
+    every.install("1000")
     return node
 
 
 WAYS: dict[str, Callable[[Any], Any]] = {
     "profile": with_probes,
     "watch": with_watch,
-    "SEQKIT_PROFILE_EVERY=100": with_lines,
+    "SEQKIT_PROFILE_EVERY=1000": with_lines,
     "nobody": not_at_all,
 }
 
