@@ -255,8 +255,8 @@ class DataLoader(_loader.DataLoader[Batch]):
     [[tensor([0, 1]), tensor([0, 1])], [tensor([2]), tensor([0])]]
     """
 
-    _collate_fn: Callable[[Any], Any] = staticmethod(default_collate)
-    _convert_fn: Callable[[Any], Any] = staticmethod(default_convert)
+    _default_collate_fn: Callable[[Any], Any] = staticmethod(default_collate)
+    _default_convert_fn: Callable[[Any], Any] = staticmethod(default_convert)
     _worker_start = _WorkerStart
     _no_pinning = "no accelerator is found"
     _is_resumed = False  # it has the seed of a state

@@ -6,15 +6,14 @@ is used, and never imports the libraries themselves.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Generator, Iterator, Mapping, Set
-from contextlib import contextmanager
+from collections.abc import Generator, Mapping, Set
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from .indices import UNKNOWN, Length
+from .randomness import generators_kept
 
 __all__ = ["length_of", "many_at_once", "reads_alike", "recognise"]
 
@@ -120,7 +119,7 @@ def reads_alike(data: Any, index: Any, item: Any) -> bool:
     """Return whether `item`, which ``data.__getitems__`` gave for an index, is what ``data[index]`` gives.
 
     Compares types, those of the parts of a dict, tuple or array too. The global generators stay where they
-    are. Arrays and readers of seqkit are believed.
+    are. Arrays, readers of seqkit, and data sets that are parts of others are believed.
 
     >>> class Table:
     ...     def __getitem__(self, i):
@@ -128,14 +127,18 @@ def reads_alike(data: Any, index: Any, item: Any) -> bool:
     >>> reads_alike(Table(), 3, {"x": np.float64(3)}), reads_alike(Table(), 3, {"x": 3.0})
     (True, False)
     """
-    if isinstance(data, np.ndarray) or type(data).__module__.startswith("seqkit.sources."):
+    if isinstance(data, np.ndarray) or type(data).__module__.startswith(_BELIEVED):
         return True
-    with _generators_kept():
+    with generators_kept():
         try:
             single = data[index]
         except Exception:
             return True  # it can be read in batches only
     return _is_like(single, item)
+
+
+# The modules of readers that need no comparison, which costs the data set a read more.
+_BELIEVED = ("seqkit.sources.", "torch.utils.data.dataset")
 
 
 def _is_like(one: Any, other: Any) -> bool:
@@ -148,26 +151,6 @@ def _is_like(one: Any, other: Any) -> bool:
     if isinstance(one, list):
         return all(map(_is_like, one[:1], other[:1]))
     return all(getattr(one, name, None) == getattr(other, name, None) for name in ("dtype", "ndim"))
-
-
-# Modules with a global generator, and its functions.
-_GENERATORS = (
-    ("random", "getstate", "setstate"),
-    ("numpy.random", "get_state", "set_state"),
-    ("torch", "get_rng_state", "set_rng_state"),
-)
-
-
-@contextmanager
-def _generators_kept() -> Iterator[None]:
-    """Put the global generators of imported modules back afterwards."""
-    modules = [(sys.modules[name], get, put) for name, get, put in _GENERATORS if name in sys.modules]
-    states = [getattr(module, get)() for module, get, _ in modules]
-    try:
-        yield
-    finally:
-        for (module, _, put), state in zip(modules, states, strict=True):
-            getattr(module, put)(state)
 
 
 def length_of(data: Any) -> Length:

@@ -265,7 +265,9 @@ def nth(plan: Plan, position: int) -> int:
     >>> nth(range(5, 10), 2), nth(range(5, 10), 5)
     (7, 5)
     """
-    if isinstance(plan, range | list | np.ndarray):
+    if isinstance(plan, list):  # which may have keys too
+        return plan[position] if position < len(plan) else position
+    if isinstance(plan, range | np.ndarray):
         return int(plan[position]) if position < len(plan) else position
     return next(islice(iter(plan), position, None), position)
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import random
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,7 @@ __all__ = [
     "as_seed",
     "changed_generators",
     "digest",
+    "generators_kept",
     "global_states",
     "item_generator",
     "node_key",
@@ -115,6 +118,26 @@ def changed_generators(before: dict[str, Any]) -> list[str]:
     A library that was imported since does not count.
     """
     return sorted(name for name, state in global_states().items() if before[name] not in (None, state))
+
+
+# Modules with a global generator, and its functions.
+_GENERATORS = (
+    ("random", "getstate", "setstate"),
+    ("numpy.random", "get_state", "set_state"),
+    ("torch", "get_rng_state", "set_rng_state"),
+)
+
+
+@contextmanager
+def generators_kept() -> Iterator[None]:
+    """Put the global generators of imported modules back afterwards."""
+    modules = [(sys.modules[name], get, put) for name, get, put in _GENERATORS if name in sys.modules]
+    states = [getattr(module, get)() for module, get, _ in modules]
+    try:
+        yield
+    finally:
+        for (module, _, put), state in zip(modules, states, strict=True):
+            getattr(module, put)(state)
 
 
 def item_generator(key: int, index: int) -> np.random.Generator:

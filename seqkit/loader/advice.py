@@ -49,15 +49,20 @@ def warn_of_too_many_workers(options: Options) -> None:
         )
 
 
-def warn_of_missed_parts(dataset: Any) -> None:
+def warn_of_missed_parts(options: Options) -> None:
     """Warn of a data set that would read the part of worker 0 only, because one worker reads it."""
+    dataset = options.dataset
     if _chooses_by_number(dataset):
-        warn(
-            f"DataLoader: the data set ({type(dataset).__name__}) chooses its part by get_worker_info().id,"
-            " but one worker reads it, with id 0, so the other parts are missed. Set iterable_split to"
-            " 'workers', and each worker reads its part",
-            UserWarning,
-        )
+        who = f"the data set ({type(dataset).__name__}) chooses its part by get_worker_info().id"
+    elif "dataset" in mentioned(code_of(options.worker_init_fn)):
+        who = "worker_init_fn may choose the part of the data set for each worker"
+    else:
+        return
+    warn(
+        f"DataLoader: {who}, but one worker reads it, with id 0, so the other parts are missed. Set"
+        " iterable_split to 'workers', and each worker reads its part",
+        UserWarning,
+    )
 
 
 def warn_of_uncalled_hook(dataset: Any) -> None:
@@ -138,7 +143,8 @@ def warn_of_other_samples(options: Options, sampler: Any) -> bool:
     dataset = options.dataset
     if sampler is None or not isinstance(dataset, View) or not is_reordered(dataset):
         return False
-    if not _gives_positions(chain_of(options.given_sampler)[-1], sample_count(dataset) or 0):
+    given = chain_of(options.given_sampler)[-1:]
+    if not given or not _gives_positions(given[0], sample_count(dataset) or 0):
         return False
     warn(
         "DataLoader: the sampler chooses positions of a shuffled data set, and other samples stand there in"

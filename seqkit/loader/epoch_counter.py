@@ -10,7 +10,7 @@ from itertools import chain, islice
 from typing import Any
 
 from ..core.iteration import is_one_shot
-from ..core.set_epoch import epoch_by_hand, listeners, tell
+from ..core.set_epoch import Mark, adopt, epoch_by_hand, listeners, mark_of, tell
 from ..core.source import Source
 from ..core.view import View
 from ..samplers.base import Sampler, chain_of, draw, order_of, pass_epoch, state_of
@@ -56,6 +56,7 @@ class EpochCounter:
         self.latest: Position | None = None
         self.lock = threading.Lock()
         self._has_begun = False
+        self._taken: dict[int, Mark | None] = {}  # the epochs that listeners were told, by their ids
         self._noted: int | None = 0  # the epoch of the sampler, unless other code has set it since
 
     # ---------------------------------------------------------------- the number of the next epoch
@@ -63,7 +64,8 @@ class EpochCounter:
     @property
     def number(self) -> int:
         """The number of the next epoch. The user may have set it on the sampler or a data set."""
-        by_hand = chain([self.set_on_sampler()], map(epoch_by_hand, self.listeners))
+        on_listeners = (epoch_by_hand(one, self._taken.get(id(one))) for one in self.listeners)
+        by_hand = chain([self.set_on_sampler()], on_listeners)
         return next((epoch for epoch in by_hand if epoch is not None), self.next.epoch)
 
     def set_on_sampler(self) -> int | None:
@@ -94,10 +96,16 @@ class EpochCounter:
     def tell(self, epoch: int) -> None:
         """Tell an epoch to the data set, and to samplers that do not count epochs themselves."""
         tell(self.listeners, epoch, again=True)
+        self._take()
+
+    def _take(self) -> None:
+        """Follow the listeners from now on only if the user sets them again."""
+        self._taken = {id(one): mark_of(one) for one in self.listeners}
 
     def count(self, epoch: int) -> None:
         """Set the epoch of the sampler, as the one that the loader reads next."""
         pass_epoch(self._counted, epoch)
+        self._take()
         self._note()
 
     def _note(self) -> None:
@@ -134,6 +142,7 @@ class EpochCounter:
         """Begin the next epoch, and return its position."""
         epoch = self.number
         self._settle()
+        adopt(self.listeners, epoch)
         if epoch != self.next.epoch:
             self.move_to(epoch)
         tell(self.listeners, epoch)
@@ -161,6 +170,7 @@ class EpochCounter:
             pass_epoch(self._counted, epoch + 1)  # as if it had been iterated
         position.follow(self.latest)
         self.latest, self.next = position, Start(epoch + 1)
+        self._take()
         self._note()
         return position
 
@@ -258,7 +268,7 @@ class EpochCounter:
         self._show(position["epoch"])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "latest": None, "lock": None}
+        return {**vars(self), "latest": None, "lock": None, "_taken": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, lock=threading.Lock())

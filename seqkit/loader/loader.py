@@ -199,8 +199,8 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
     seed: int
 
     # The subclass for PyTorch has others.
-    _collate_fn: Callable[[Any], Any] = staticmethod(default_collate)
-    _convert_fn: Callable[[Any], Any] = staticmethod(default_convert)
+    _default_collate_fn: Callable[[Any], Any] = staticmethod(default_collate)
+    _default_convert_fn: Callable[[Any], Any] = staticmethod(default_convert)
     _worker_start: type[WorkerStart] = WorkerStart
     _no_pinning = "arrays are never pinned (tensors of seqkit.torch.DataLoader are)"
 
@@ -217,13 +217,13 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         warn_of_too_many_workers(options)
         warn_of_uncalled_hook(options.dataset)
         if pipeline.split == "none" and options.num_workers > 1:
-            warn_of_missed_parts(options.dataset)
+            warn_of_missed_parts(options)
 
     def _first_pipeline(self) -> Pipeline:
         options = self._options
         collate_fn = options.batchify_fn if options.collate_fn is None else options.collate_fn
         if collate_fn is None:
-            collate_fn = self._collate_fn if options.is_batched else self._convert_fn
+            collate_fn = self._default_collate_fn if options.is_batched else self._default_convert_fn
         return Pipeline(
             options,
             self._first_seed(),

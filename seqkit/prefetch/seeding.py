@@ -10,12 +10,13 @@ import operator
 import random
 import struct
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from ..core.randomness import global_states
+from ..core.randomness import generators_kept, global_states
 
 _SEEDS = struct.Struct("<QQI")
 
@@ -105,7 +106,10 @@ def seed_item(seed: Any, initial: int, epoch: int, index: Any, but: Collection[s
     """Seed for an item. An index that is no int counts by its attribute `number`, or else by its `repr`."""
     global _latest
     _latest = seed, initial, epoch, but
-    number = operator.index(index) if hasattr(index, "__index__") else getattr(index, "number", index)
+    try:
+        number = operator.index(index)
+    except TypeError:  # arrays of several numbers have `__index__` too
+        number = getattr(index, "number", index)
     seed_globals("item", seed, epoch, number, initial=initial, but=but, on_devices=False)
 
 
@@ -117,6 +121,17 @@ def seed_item_again(index: Any) -> None:
     if _latest is not None:
         seed, initial, epoch, but = _latest
         seed_item(seed, initial, epoch, index, but)
+
+
+@contextmanager
+def drawing_alike(seed: int, epoch: int) -> Iterator[None]:
+    """Let all workers of a node draw the same from the global generators, which are put back afterwards.
+
+    A data set that chooses its samples in ``set_epoch`` so has the same samples in each worker.
+    """
+    with generators_kept():
+        seed_globals("epoch", seed, epoch, on_devices=False)
+        yield
 
 
 def libraries_changed_by(call: Callable[[], Any]) -> set[str]:

@@ -26,13 +26,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn, cast
 
+from ...core import set_epoch
 from ...core.errors import Policy, seterr
 from ...core.view import View
 from ...core.worker import flush_streams, leave_worker, set_worker_info
 from .. import stacks
 from ..hooks import call_hook, worker_info
 from ..results import Record
-from ..seeding import Seeding, libraries_changed_by
+from ..seeding import Seeding, drawing_alike, libraries_changed_by
 from . import linux
 from .forking import native_pools
 from .segment import Segment
@@ -95,6 +96,8 @@ def _work(number: int, setup: WorkerSetup) -> None:
         info = worker_info(number, spec.num_workers, spec.seed, "process")
         seeding = Seeding(info.seed, partial(Control(segment, spec.layout).count, number), spec.item_seed)
         set_worker_info(info)
+        set_epoch.telling = partial(drawing_alike, spec.seed)
+        _introduce(number, fds)
         seterr(cast(Policy, spec.errors))
         if spec.timeout_s is not None:
             stacks.answer(fds.segment, spec.layout.error_at(number))
@@ -111,6 +114,16 @@ def _work(number: int, setup: WorkerSetup) -> None:
         call_hook(spec.end_hook, number)
     finally:
         _flush_files()
+
+
+def _introduce(number: int, fds: Descriptors) -> None:
+    """Let `multiprocessing` know that this is no main process. Programs and loggers ask it for names."""
+    process: Any = sys.modules.get("multiprocessing.process")
+    if process is None:
+        return
+    current = process.current_process()
+    process._parent_process = process._ParentProcess(current.name, os.getppid(), fds.tether)
+    current.name, current._identity = f"seqkit-worker-{number}", (*current._identity, number + 1)
 
 
 def _flush_files() -> None:
