@@ -73,7 +73,7 @@ CORE: dict[str, set[str]] = {
     "progress": {"errors"},
     "error_path": {"errors", "tracebacks"},
     "iteration": {"errors", "indices", "error_path"},
-    "adapters": {"indices"},
+    "adapters": {"indices", "randomness"},
     "set_epoch": {"arguments"},
     "serializable": {"arguments"},
     "view": {"chaining", "errors", "tracebacks", "indices", "arguments", "iteration", "plain", "error_path"},

@@ -15,7 +15,7 @@ import numpy as np
 from .indices import UNKNOWN, Length
 from .randomness import generators_kept
 
-__all__ = ["length_of", "many_at_once", "reads_alike", "recognise"]
+__all__ = ["first_failing", "length_of", "many_at_once", "reads_alike", "recognise"]
 
 # Package and class, and the class or function of `sources` that returns it as a sequence by position.
 READERS = {
@@ -113,6 +113,19 @@ def many_at_once(data: Any, indices: Any) -> Any:
     if len(items) != len(indices):
         raise ValueError(f"__getitems__ returned {len(items)} items for {len(indices)} indices")
     return items
+
+
+def first_failing(data: Any, indices: Any, error: Exception) -> Any:
+    """Return the first index at which an object raises an error of the same type, or None."""
+    with generators_kept():
+        for index in indices:
+            try:
+                data[index]
+            except type(error):
+                return index
+            except Exception:
+                return None
+    return None
 
 
 def reads_alike(data: Any, index: Any, item: Any) -> bool:

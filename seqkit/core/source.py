@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Self, cast, overload
 
 import numpy as np
 
-from .adapters import length_of, many_at_once, reads_alike, recognise
+from .adapters import first_failing, length_of, many_at_once, reads_alike, recognise
 from .casting import holds
 from .chaining import Chainable
 from .errors import EndOfSequence, brief, fail
@@ -165,7 +165,9 @@ class Source(View[T_co]):
         try:
             return cast(Sequence[T_co], many_at_once(self._data, indices))
         except Exception as error:
-            fail(self, indices[0], error, f"reading {len(indices)} items at once")
+            at = first_failing(self._data, indices, error)
+            all_of_them = indices[0], error, f"reading {len(indices)} items at once"
+            fail(self, *(all_of_them if at is None else (at, error)))
 
     def _set(self, i: int, value: Any) -> Iterable[Callable[[], object]]:
         if not hasattr(self._data, "__setitem__"):

@@ -29,6 +29,16 @@ class Attributes:
     _options: Options
     _pipeline: Pipeline
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.__module__.startswith("seqkit."):
+            return
+        own = {name for base in _loaders(cls) for name in vars(base)}
+        for name in own & {name for name in vars(cls) if name.startswith("_") and name[1:2] != "_"}:
+            raise TypeError(
+                f"{cls.__name__}: DataLoader of seqkit has a method {name} of its own. Choose another name"
+            )
+
     def _attribute(self, name: str) -> Any:
         """Return an argument as the loader uses it."""
         options = self._options
@@ -73,7 +83,7 @@ class Attributes:
 
     def __setattr__(self, name: str, value: Any) -> None:
         # A subclass may set attributes of its own before it calls `__init__`; see `_take_over`.
-        if "_options" in self.__dict__ and name not in self.__dict__:
+        if "_options" in self.__dict__ and name not in self.__dict__ and not self._has_setter(name):
             if name in _ATTRIBUTES:
                 raise ValueError(
                     f"DataLoader: {name} attribute should not be set after DataLoader is initialized"
@@ -81,3 +91,22 @@ class Attributes:
             if name == "epoch":
                 raise AttributeError(f"DataLoader: epoch is set by set_epoch({value!r}), or by the next iter")
         super().__setattr__(name, value)
+
+    def _has_setter(self, name: str) -> bool:
+        """Return whether a subclass defines a property that can be set."""
+        member = next((vars(kind)[name] for kind in type(self).__mro__ if name in vars(kind)), None)
+        return getattr(member, "fset", None) is not None
+
+    def _refuse_replaced(self) -> None:
+        """Refuse to go on if a program has replaced an argument behind the back of `__setattr__`."""
+        for name in sorted((_ATTRIBUTES - _NOT_OF_TORCH) & self.__dict__.keys()):
+            raise ValueError(
+                f"DataLoader: {name} was replaced after DataLoader was initialized, which has no effect. Pass"
+                " it as an argument. For workers that stay, pass persistent_workers=True, and for batches"
+                " without end sampler=seqkit.samplers.InfiniteSampler(...)"
+            )
+
+
+def _loaders(kind: type) -> list[type]:
+    """Return the classes of seqkit below a class."""
+    return [base for base in kind.__mro__ if base.__module__.startswith("seqkit.")]

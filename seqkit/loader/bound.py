@@ -1,14 +1,14 @@
 """Batches that are bound to workers, as in PyTorch: of n workers, number w computes the batches w, w + n, …
 
-Used where `worker_init_fn` seeds generators. The numbers that a batch draws then depend on its worker, and on
-the batches that this worker computed before.
+Used where `worker_init_fn`, or the data set in its worker, seeds generators. The numbers that a batch draws
+then depend on its worker, and on the batches that this worker computed before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import cycle, islice, tee
-from types import FunctionType
+from types import CellType, FunctionType
 from typing import Any
 
 from ..core.errors import EvaluationError
@@ -19,7 +19,7 @@ from ..prefetch import Prefetch
 from ..prefetch.errors import name_worker
 from ..prefetch.repeated import code_of, mentioned
 
-__all__ = ["Bound", "seeds"]
+__all__ = ["Bound", "makes_generator_of_worker", "seeds"]
 
 
 class Bound(View[Any]):
@@ -71,16 +71,42 @@ def _reader(node: View[Any], plan: Iterator[Any], worker: int) -> Iterator[Any]:
     return restarting(run)
 
 
-def seeds(function: Callable[..., Any] | None, depth: int = 3) -> bool:
-    """Return whether the code of a function, or of functions that it calls by name, mentions a seed.
+# Functions and classes that make a generator. Every name with "seed" counts too.
+_MAKERS = {"default_rng", "RandomState", "Random", "Generator", "SeedSequence", "PCG64"}
+
+
+def seeds(function: Any, dataset: Any = None, depth: int = 3) -> bool:
+    """Return whether a function, or one that it calls by name, mentions a seed or makes a generator.
+
+    It may call functions of its module, functions around it, and methods of the data set.
 
     >>> seeds(lambda worker: np.random.seed(worker)), seeds(lambda worker: print(worker))
     (True, False)
     """
     call: Any = function if isinstance(function, FunctionType) else getattr(function, "__call__", None)  # noqa: B004
-    names = mentioned(code_of(call) or code_of(function))
-    if any("seed" in name.lower() for name in names):
+    codes = code_of(call) or code_of(function)
+    names = mentioned(codes)
+    if _makes_generators(names):
         return True
-    known = getattr(function, "__globals__", {})
-    called = (known.get(name) for name in names)
-    return depth > 0 and any(seeds(one, depth - 1) for one in called if isinstance(one, FunctionType))
+    known = getattr(function, "__globals__", {}) | _outer(function)
+    called = [known.get(name, getattr(type(dataset), name, None)) for name in names]
+    functions = [one for one in called if isinstance(one, FunctionType)]
+    return depth > 0 and any(seeds(one, dataset, depth - 1) for one in functions)
+
+
+def makes_generator_of_worker(dataset: Any) -> bool:
+    """Return whether the code of a data set asks for the worker, and makes a generator."""
+    members = (member for base in type(dataset).__mro__ for member in vars(base).values())
+    names = mentioned([code for member in members for code in code_of(member)])
+    return "get_worker_info" in names and _makes_generators(names)
+
+
+def _makes_generators(names: set[str]) -> bool:
+    return bool(names & _MAKERS) or any("seed" in name.lower() for name in names)
+
+
+def _outer(function: Any) -> dict[str, Any]:
+    """Return the variables around a function."""
+    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    cells = getattr(function, "__closure__", None) or ()
+    return {name: cell.cell_contents for name, cell in zip(names, cells, strict=False) if cell != CellType()}

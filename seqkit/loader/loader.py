@@ -252,6 +252,7 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
 
     def _begun_iterator(self) -> Epoch:
         options, epochs = self._options, self._epochs
+        self._refuse_replaced()
         if self._is_closed and options.num_workers:
             raise RuntimeError("DataLoader: the loader is closed; make a new one")
         if options.pin_memory and not self._can_pin():

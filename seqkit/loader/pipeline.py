@@ -18,11 +18,12 @@ from ..prefetch.hooks import call_hook, introduced
 from ..samplers.batches import BatchSampler, whole_batches
 from ..samplers.random_order import RandomSampler
 from ..samplers.sequential import SequentialSampler
+from ..views.bases.random import is_reordered
 from ..views.batch import batch
 from ..views.shuffle import shuffle
 from ..views.smap.smap import smap
 from .at_keys import AtKeys, AtLists, Batches, Given, Samples
-from .bound import Bound, seeds
+from .bound import Bound, makes_generator_of_worker, seeds
 from .iterable import IterableReader, WorkerParts, samples_of
 from .on_error import OnRecovered, Tolerant
 from .options import Options
@@ -99,6 +100,11 @@ class Pipeline:
                 raise TypeError(
                     "DataLoader: last_batch='rollover' needs a data set with a length, but"
                     f" {type(dataset).__name__} has none"
+                )
+            if isinstance(dataset, View) and is_reordered(dataset):
+                raise ValueError(
+                    "DataLoader: last_batch='rollover' keeps indices for the next epoch, where other samples"
+                    " of a shuffled data set stand. Pass the data set before it is shuffled, and shuffle=True"
                 )
             sampler = (
                 RandomSampler(dataset, seed=self.seed) if options.shuffle else SequentialSampler(dataset)
@@ -225,7 +231,8 @@ class Pipeline:
             in_order=options.in_order,
         )
         may_be_bound = n > 1 and options.method == "process" and options.in_order
-        if may_be_bound and seeds(options.worker_init_fn):
+        dataset = options.dataset
+        if may_be_bound and (seeds(options.worker_init_fn, dataset) or makes_generator_of_worker(dataset)):
             ahead, shm_size = options.batches_ahead, options.shm_size and options.shm_size // n
             node = partial(node, nworkers=1, max_buffered=ahead, shm_size=shm_size)
             own = [node(start_hook=introduced(self.start, i, n), seed=seed(i)) for i in range(n)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache, partial
 from itertools import islice
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
@@ -97,12 +97,14 @@ def ways(view: Any, is_wanted: Callable[[Any], bool]) -> Iterator[Way]:
                 pending.extend((*way, step) for step in of_class(type(value)))  # type: ignore[arg-type]
 
 
-def shared_handles(view: Any) -> list[str]:
+def shared_handles(view: Any, renewed: Collection[str] = ()) -> list[str]:
     """Return the way to each open file, archive, database or socket that forked workers would share.
 
     Parameters
     ----------
     view : View
+    renewed : collection of str, optional
+        The names in a start hook, such as of an attribute that it opens again.
 
     Returns
     -------
@@ -118,16 +120,30 @@ def shared_handles(view: Any) -> list[str]:
     >>> shared_handles(sk.per_process(lambda: archive, zipfile.ZipFile.read, ["a.txt"]))
     []
     """
-    found = {id(way[-1].value): sentence(way) for way in reversed([*ways(view, _is_handle)])}
+    found = {
+        id(way[-1].value): sentence(way)
+        for way in reversed([*ways(view, _is_handle)])
+        if not is_renewed(way, renewed)
+    }
     return list(found.values())[::-1]
 
 
-def fork_warning(view: Any) -> str | None:
+def is_renewed(way: Way, renewed: Collection[str]) -> bool:
+    """Return whether a start hook mentions the last attribute or variable of a way, or a whole data set."""
+    return not {name_at_end(way), "dataset"}.isdisjoint(renewed)
+
+
+def name_at_end(way: Way) -> str:
+    """Return the last attribute or variable of a way."""
+    return next((step.name for step in reversed(way) if step.name), "")
+
+
+def fork_warning(view: Any, renewed: Collection[str] = ()) -> str | None:
     """Return the warning for handles that forked workers would share, or None if there are none.
 
     >>> fork_warning([1, 2, 3])
     """
-    found = shared_handles(view)
+    found = shared_handles(view, renewed)
     if not found:
         return None
     more = f" and {len(found) - 1} more" if len(found) > 1 else ""

@@ -40,10 +40,10 @@ def worker_info(number: int, num_workers: int, seed: int, method: str) -> Worker
 
 def introduced(hook: Callable[..., Any] | None, worker: int, workers: int) -> Callable[[], None]:
     """Return a start hook for one of several nodes of one worker each: that of worker number `worker`."""
-    return partial(_introduce, hook, worker, workers)
+    return partial(introduce, hook, worker, workers)
 
 
-def _introduce(hook: Callable[..., Any] | None, worker: int, workers: int) -> None:
+def introduce(hook: Callable[..., Any] | None, worker: int, workers: int) -> None:
     """Let the worker know its number among all workers, and call the user's hook with it."""
     info = get_worker_info()
     assert info is not None

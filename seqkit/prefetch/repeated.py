@@ -16,9 +16,10 @@ from functools import cached_property, partial
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
-from .culprits import Way, is_internal, sentence, ways
+from .culprits import Way, is_internal, is_renewed, name_at_end, sentence, ways
+from .hooks import introduce
 
-__all__ = ["code_of", "mentioned", "repetition_warning"]
+__all__ = ["code_of", "mentioned", "names_in_hook", "repetition_warning"]
 
 _GENERATORS = {("numpy", "Generator"), ("numpy", "RandomState"), ("random", "Random"), ("torch", "Generator")}
 # Code that mentions one of these chooses the state of its generator for each item.
@@ -47,16 +48,22 @@ def repetition_warning(view: Any, hook: Callable[..., Any] | None = None) -> str
     'prefetch: each process worker starts with the same copy of ... `rng` (numpy.random.Generator), ...'
     >>> repetition_warning(sk.random_map(lambda x, rng: x + rng.random(), [1, 2]))
     """
-    own = mentioned(code_of(getattr(hook, "worker_init_fn", hook)))
+    own = names_in_hook(hook)
     for way in ways(view, _is_generator):
-        name = next((step.name for step in reversed(way) if step.name), "")
-        if _is_used(way, name) and not {name, "dataset"} & own:
+        if _is_used(way, name_at_end(way)) and not is_renewed(way, own):
             return (
                 "prefetch: each process worker starts with the same copy of a random generator, so its"
                 f" numbers repeat in every worker and whenever workers start: {sentence(way)}. Use"
                 " sk.random_map(f, items), which calls f(item, rng) with a generator for each item."
             )
     return None
+
+
+def names_in_hook(hook: Callable[..., Any] | None) -> set[str]:
+    """Return the names in the code of the user's start hook."""
+    if isinstance(hook, partial) and hook.func is introduce:
+        hook = hook.args[0]
+    return mentioned(code_of(getattr(hook, "worker_init_fn", hook)))
 
 
 def _is_generator(value: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, cast, overload
 
 import numpy as np
 
-from ..core.adapters import length_of, many_at_once, reads_alike, recognise
+from ..core.adapters import first_failing, length_of, many_at_once, reads_alike, recognise
 from ..core.arguments import as_bool, check_callable
 from ..core.errors import fail
 from ..core.indices import Indices, Unsized, as_array, as_list
@@ -167,7 +167,9 @@ class PerProcess(View[Any]):
                 self._reads_many = self._handles.call(reads_alike, int(indices[-1]), many[-1])
         except Exception as error:
             name_file(error, self._path)
-            fail(self, indices[0], error, f"reading {len(indices)} items at once")
+            at = self._handles.call(first_failing, indices, error)
+            all_of_them = indices[0], error, f"reading {len(indices)} items at once"
+            fail(self, *(all_of_them if at is None else (at, error)))
         return many if many is not None and self._reads_many else super()._getmany(indices)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:

@@ -94,14 +94,16 @@ def shuffle_groups(
     if n >= 1 << 63:
         raise ValueError(f"shuffle_groups: the sequence must be shorter than 2**63, got {n} items")
     sizes = _own_sizes(source) if group_sizes is None else group_sizes
-    return ShuffleGroups(
+    view = ShuffleGroups(
         source,
-        _bounds(sizes, n),
+        _checked(sizes),
         as_seed(seed, "shuffle_groups: seed"),
         int_at_least(epoch, "shuffle_groups: epoch", 0),
         positive_int(groups_at_once, "shuffle_groups: groups_at_once"),
         as_name(name, "shuffle_groups: name"),
     )
+    view._bounds  # noqa: B018 - refuses sizes that do not add up
+    return view
 
 
 def _own_sizes(source: View[Any]) -> Any:
@@ -111,17 +113,13 @@ def _own_sizes(source: View[Any]) -> Any:
     raise TypeError("shuffle_groups: the sequence has no groups of its own. Pass group_sizes.")
 
 
-def _bounds(sizes: int | Iterable[int], n: int) -> IndexArray:
-    """Return where each group starts, and the end of the last one."""
+def _checked(sizes: int | Iterable[int]) -> int | IndexArray:
+    """Return the size of all groups, or that of each one."""
     if not isinstance(sizes, Iterable) or is_single(sizes):
-        size = positive_int(sizes, "shuffle_groups: group_sizes", other=" or ints")
-        return np.append(np.arange(0, n, size, dtype=np.int64), n)
+        return positive_int(sizes, "shuffle_groups: group_sizes", other=" or ints")
     given = values_of(sizes, "shuffle_groups: group_sizes")
-    checked = [int_at_least(size, "shuffle_groups: each of group_sizes", 0) for size in given]
-    bounds = np.cumsum([0, *(size for size in checked if size)], dtype=np.int64)
-    if bounds[-1] != n:
-        raise ValueError(f"shuffle_groups: group_sizes must add up to the length {n}, got {bounds[-1]}")
-    return bounds
+    checked = (int_at_least(size, "shuffle_groups: each of group_sizes", 0) for size in given)
+    return np.array([size for size in checked if size], np.int64)
 
 
 class _Order(NamedTuple):
@@ -140,19 +138,30 @@ class ShuffleGroups(Selection, Random):
     def __init__(
         self,
         source: View[Any],
-        bounds: IndexArray,
+        sizes: int | IndexArray,
         seed: int,
         epoch: int,
         at_once: int,
         name: str | int | None,
     ) -> None:
         Random.__init__(self, (source,), seed, epoch, name)
-        self._bounds = bounds
+        self._sizes = sizes
         self._at_once = at_once
         self._last: tuple[int, tuple[int, Permutation] | None] = (-1, None)
 
     def _key_of(self, part: str) -> int:
         return node_key(f"shuffle_groups {part}", self._seed, self._epoch, self._salt)
+
+    @cached
+    def _bounds(self) -> IndexArray:
+        """Where each group starts, and the end of the last one. The length may differ between epochs."""
+        n = needed_length(self._sources[0], "shuffle_groups")
+        if isinstance(self._sizes, int):
+            return np.append(np.arange(0, n, self._sizes, dtype=np.int64), n)
+        bounds = np.append(0, np.cumsum(self._sizes, dtype=np.int64))
+        if bounds[-1] != n:
+            raise ValueError(f"shuffle_groups: group_sizes must add up to the length {n}, got {bounds[-1]}")
+        return bounds
 
     @cached
     def _order(self) -> _Order:
@@ -195,12 +204,14 @@ class ShuffleGroups(Selection, Random):
     def _select(self, names: tuple[str, ...]) -> View[Any]:
         # The salt stays, although fewer random views may be below.
         source = selected(self._sources[0], names)
-        return ShuffleGroups(source, self._bounds, self._seed, self._epoch, self._at_once, self._salt)
+        return ShuffleGroups(source, self._sizes, self._seed, self._epoch, self._at_once, self._salt)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return ShuffleGroups(
-            sources[0], self._bounds, self._seed, self._epoch, self._at_once, self._given_name
+            sources[0], self._sizes, self._seed, self._epoch, self._at_once, self._given_name
         )
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        return [*sources, f"<{len(self._bounds) - 1} groups>", *self._key_arguments()]
+        is_known = not isinstance(self._sizes, int) or self._sources[0]._known is not None
+        groups = f"<{len(self._bounds) - 1} groups>" if is_known else f"groups of {self._sizes}"
+        return [*sources, groups, *self._key_arguments()]

@@ -336,3 +336,24 @@ def test_the_comparison_leaves_the_global_generators_where_they_are() -> None:
     torch.manual_seed(1)
     expected = [draw(0), draw(1), draw(0)]
     assert drawn(Rows(draw, draw)) == [expected[:2], expected[2]]
+
+
+class FailsAtFour:
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, i):
+        if i == 4:
+            raise KeyError("row 4 is broken")
+        return i
+
+    def __getitems__(self, indices):
+        return [self[i] for i in indices]
+
+
+@pytest.mark.parametrize("build", [sk.view, lambda rows: sk.sources.per_process(lambda: rows)])
+def test_an_error_of_many_items_names_the_one_that_fails(build):
+    with pytest.raises(sk.EvaluationError, match=r"\[4\] failed: KeyError: 'row 4 is broken'") as caught:
+        sk.batch(build(FailsAtFour()), 6)[0]
+    with pytest.raises(sk.EvaluationError, match=r"\[4\]"):
+        caught.value.view[caught.value.index]

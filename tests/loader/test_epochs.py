@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -356,3 +357,116 @@ def test_views_that_keep_something_follow_the_epoch_of_a_data_set(kind: str) -> 
     assert [list(loader) for _ in range(2)] == expected
     view = made()
     assert [list(view.at_epoch(epoch)) for epoch in (0, 1, 0)] == [*expected, expected[0]]
+
+
+# -------------------------------------------------------------------- set_epoch by the user
+
+
+class Scaled:
+    """A data set whose items are 100 times its epoch, kept in the attribute `place`."""
+
+    def __init__(self, place: str) -> None:
+        self.place, self.calls = place, 0
+        setattr(self, place, 0)
+
+
+class Public(Scaled):
+    def __init__(self) -> None:
+        super().__init__("epoch")
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch, self.calls = epoch, self.calls + 1
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, i: int) -> int:
+        return int(100 * getattr(self, self.place) + i)
+
+
+class Private(Public):
+    def __init__(self) -> None:
+        Scaled.__init__(self, "_epoch")
+
+    def set_epoch(self, epoch: int) -> None:
+        self._epoch, self.calls = epoch, self.calls + 1
+
+
+def first(loader: Any) -> list[int]:
+    return [int(batch[0]) for batch in loader]
+
+
+@every_way
+@pytest.mark.parametrize("kind", [Public, Private])
+def test_a_set_epoch_to_the_number_that_was_read_counts(kind: Any, way: Any) -> None:
+    dataset = kind()
+    loader = sk.DataLoader(dataset, 4, **way)
+    assert first(loader) == [0]  # such as a look at one batch
+    for epoch in range(3):
+        dataset.set_epoch(epoch)
+        assert first(loader) == [100 * epoch]
+    assert first(loader) == [300]  # without a call, the loader counts on
+    dataset.set_epoch(3)
+    assert (first(loader), first(loader)) == ([300], [400])
+
+
+@pytest.mark.parametrize("kind", [Public, Private])
+def test_a_set_epoch_of_the_user_is_not_repeated(kind: Any) -> None:
+    dataset = kind()
+    loader = sk.DataLoader(dataset, 4)
+    for epoch in range(10, 13):
+        dataset.set_epoch(epoch)
+        assert first(loader) == [100 * epoch]
+    assert dataset.calls == 3
+
+
+def test_two_loaders_over_one_data_set_follow_the_user() -> None:
+    dataset = Public()
+    train, test = (sk.DataLoader(data.Subset(dataset, part), 2) for part in ([0, 1], [2, 3]))
+    for epoch in range(4):
+        dataset.set_epoch(epoch)
+        assert first(train) == [100 * epoch]
+        if epoch % 2:
+            assert first(test) == [100 * epoch + 2]
+
+
+def test_ranks_read_disjoint_samples_after_one_of_them_has_looked_at_a_batch() -> None:
+    samplers = [data.DistributedSampler(range(8), 2, rank) for rank in range(2)]
+    loaders = [sk.DataLoader(range(8), 2, sampler=sampler) for sampler in samplers]
+    next(iter(loaders[0]))
+    for epoch in range(3):
+        seen = []
+        for sampler, loader in zip(samplers, loaders, strict=True):
+            sampler.set_epoch(epoch)
+            seen += [i for batch in loader for i in batch.tolist()]
+        assert sorted(seen) == list(range(8))
+
+
+def test_the_epoch_that_an_object_keeps_is_a_number_for_everyone() -> None:
+    dataset = Public()
+    list(sk.DataLoader(dataset, 4))
+    assert (dataset.epoch, repr(dataset.epoch)) == (0, "0")
+    assert type(pickle.loads(pickle.dumps(dataset)).epoch) is int
+    assert type(copy.deepcopy(dataset).epoch) is int
+
+
+class Resampled:
+    """Draws its items in set_epoch, from a global generator."""
+
+    def __init__(self) -> None:
+        self.items = list(range(8))
+
+    def set_epoch(self, epoch: int) -> None:
+        self.items = random.sample(range(8), 8)
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, i: int) -> int:
+        return self.items[i]
+
+
+def test_workers_draw_the_same_in_set_epoch() -> None:
+    with sk.DataLoader(Resampled(), 2, num_workers=2, persistent_workers=True) as loader:
+        for _ in range(4):
+            assert sorted(i for batch in loader for i in batch.tolist()) == list(range(8))

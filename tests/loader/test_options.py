@@ -337,3 +337,73 @@ def test_the_traceback_of_a_refused_argument_has_the_line_of_the_user_only(argum
     with pytest.raises((TypeError, ValueError), match="DataLoader") as caught:
         sk.DataLoader(**arguments)
     assert [Path(entry.path).name for entry in caught.traceback] == ["test_options.py"]
+
+
+def test_rollover_over_a_shuffled_data_set_is_refused() -> None:
+    with pytest.raises(ValueError, match="last_batch='rollover' keeps indices for the next epoch"):
+        sk.DataLoader(sk.shuffle(range(10), seed=0), 4, last_batch="rollover")
+    with sk.DataLoader(sk.view(range(10)), 4, last_batch="rollover") as loader:
+        assert [len(list(loader)) for _ in range(2)] == [2, 3]
+
+
+@pytest.mark.parametrize("kind", [list, np.array])
+@pytest.mark.parametrize("method", ["thread", "process"])
+def test_an_array_is_one_key_in_workers_too(kind: Any, method: Any) -> None:
+    class Rows:
+        def __len__(self) -> int:
+            return 6
+
+        def __getitem__(self, rows: Any) -> Any:
+            return np.arange(6)[rows]
+
+    options: Any = {"batch_size": None, "sampler": [kind([0, 1]), kind([2, 3])]}
+    with sk.DataLoader(Rows(), num_workers=2, method=method, **options) as loader:
+        assert [list(item) for item in loader] == [[0, 1], [2, 3]]
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_an_error_below_batch_transform_names_the_sample(num_workers: int) -> None:
+    class Drawn:
+        def __iter__(self) -> Any:
+            return iter(range(6))
+
+    rows = sk.smap(lambda i: 1 // (i - 4), range(6))
+    options: Any = {"sampler": Drawn(), "batch_transform": lambda batch: batch}
+    loader = sk.DataLoader(rows, 2, num_workers=num_workers, **options)
+    with loader, pytest.raises(sk.EvaluationError, match=r"smap\[4\] failed: ZeroDivisionError"):
+        list(loader)
+
+
+def test_a_replaced_argument_is_refused() -> None:
+    loader = sk.DataLoader(range(4), 2)
+    object.__setattr__(loader, "batch_sampler", [[0, 1]])
+    with pytest.raises(ValueError, match="batch_sampler was replaced after DataLoader was initialized"):
+        iter(loader)
+
+
+def test_a_property_of_a_subclass_can_be_set() -> None:
+    class Loader(sk.DataLoader[Any]):
+        @property
+        def shuffle(self) -> Any:
+            return self.flag
+
+        @shuffle.setter
+        def shuffle(self, value: Any) -> None:
+            self.flag = value
+
+    loader = Loader(range(2), 2)
+    loader.shuffle = "yes"
+    assert loader.shuffle == "yes"
+
+
+def test_a_subclass_cannot_replace_a_method_of_the_loader_by_chance() -> None:
+    with pytest.raises(TypeError, match="Mine: DataLoader of seqkit has a method _read of its own"):
+
+        class Mine(sk.DataLoader[Any]):
+            def _read(self) -> None: ...  # type: ignore[override]
+
+    class Own(sk.DataLoader[Any]):
+        def _collate_fn(self, samples: Any) -> Any:
+            raise AssertionError
+
+    assert len(list(Own(range(4), 2))) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import multiprocessing
 import os
 import random
 import signal
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
+from seqkit import get_worker_info
 from seqkit.loader.bound import seeds
 
 
@@ -352,3 +354,89 @@ def test_an_order_drawn_from_generators_of_the_program_is_warned_of(dataset: Any
 @pytest.mark.parametrize("options", [*ELSEWHERE, {"num_workers": 2}], ids=str)
 def test_an_order_that_follows_from_the_epoch_is_not_warned_of(options: Any) -> None:
     resume(ShufflesByEpoch(), options)
+
+
+class DrawsInWorker:
+    """Makes a generator in its worker, when it is needed."""
+
+    rng: Any = None
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, i: int) -> int:
+        if self.rng is None:
+            info = get_worker_info()
+            self.rng = np.random.default_rng(0 if info is None else info.id)
+        return int(self.rng.integers(1000))
+
+
+def test_a_data_set_that_makes_generators_in_workers_gets_the_same_batches_in_each_run() -> None:
+    def read() -> list[Any]:
+        with sk.DataLoader(DrawsInWorker(), 1, num_workers=2) as loader:
+            return [batch.tolist() for batch in loader]
+
+    one, other = np.random.default_rng(0), np.random.default_rng(1)
+    expected = [[int(rng.integers(1000))] for _ in range(4) for rng in (one, other)]
+    assert read() == expected
+
+
+class Opens:
+    def __init__(self) -> None:
+        self.rng, self.file = np.random.default_rng(0), open(__file__, "rb")  # noqa: SIM115
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, i: int) -> int:
+        return int(self.rng.integers(9))
+
+
+def renew(worker: int) -> None:
+    info = get_worker_info()
+    assert info is not None
+    info.dataset.rng = np.random.default_rng(worker)
+
+
+def test_what_worker_init_fn_makes_anew_is_not_warned_of() -> None:
+    opens = Opens()
+    with sk.DataLoader(opens, 2, num_workers=2, worker_init_fn=renew) as loader:
+        assert len(list(loader)) == 2
+    opens.file.close()
+
+
+class Parted:
+    part: int = 0
+
+    def __iter__(self) -> Any:
+        return iter(range(self.part, 8, 2))
+
+
+def set_part(worker: int) -> None:
+    info = get_worker_info()
+    assert info is not None
+    info.dataset.part = worker
+
+
+def test_parts_that_worker_init_fn_chooses_are_warned_of() -> None:
+    with pytest.warns(UserWarning, match="worker_init_fn may choose the part of the data set"):
+        sk.DataLoader(Parted(), 2, num_workers=2, worker_init_fn=set_part)
+    options: Any = {"iterable_split": "workers", "worker_init_fn": set_part}
+    with sk.DataLoader(Parted(), 2, num_workers=2, **options) as loader:
+        assert sorted(i for batch in loader for i in batch.tolist()) == list(range(8))
+
+
+class Named:
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, i: int) -> Any:
+        process = multiprocessing.current_process()
+        parent = multiprocessing.parent_process()
+        return process.name, process._identity, parent is not None and parent.is_alive()
+
+
+def test_multiprocessing_knows_that_a_worker_is_no_main_process() -> None:
+    with sk.DataLoader(Named(), None, num_workers=1) as loader:
+        assert list(loader) == [("seqkit-worker-0", (1,), True)] * 2
+    assert multiprocessing.current_process().name == "MainProcess"

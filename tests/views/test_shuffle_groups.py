@@ -78,3 +78,13 @@ def test_wrong_arguments_are_refused(arguments: Any, error: type[Exception], mes
         sk.shuffle_groups(*arguments)
     with pytest.raises(ValueError, match="groups_at_once must be a positive int, got 0"):
         sk.shuffle_groups([1], 1, groups_at_once=0)
+
+
+def test_groups_follow_a_length_that_differs_between_epochs():
+    patches = sk.flatten(sk.random_map(lambda v, rng: [v] * int(rng.integers(0, 5)), range(6), seed=3))
+    order = sk.shuffle_groups(patches, 4, seed=0)
+    for epoch in range(3):
+        assert sorted(order.at_epoch(epoch)) == sorted(patches.at_epoch(epoch))
+    sizes = sk.shuffle_groups(patches, [4, 6], seed=0)
+    with pytest.raises(ValueError, match="group_sizes must add up to the length 13, got 10"):
+        list(sizes.at_epoch(1))

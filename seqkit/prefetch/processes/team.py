@@ -36,6 +36,7 @@ from ...core.tracebacks import frames_of_others, warn
 from ..classes import pickle_for_parent
 from ..culprits import fork_warning
 from ..protocol import Failed
+from ..repeated import names_in_hook
 from ..signals import SignalsHeld
 from . import forking, linux
 from .pickled_pipeline import PickledPipeline, size_warning
@@ -141,7 +142,8 @@ class Team:
 
     def start(self) -> None:
         """Begin to start all workers. Do not wait until they are ready."""
-        if self._forks() and (text := fork_warning(self.setup.pipeline)):
+        renewed = names_in_hook(self.setup.spec.hook)
+        if self._forks() and (text := fork_warning(self.setup.pipeline, renewed)):
             warn(text, RuntimeWarning)
         self._missing += map(WorkerHandle, range(self.setup.spec.num_workers))
         self._start_missing()

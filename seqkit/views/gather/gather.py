@@ -24,6 +24,7 @@ from ...core.indices import (
 from ...core.once import cached
 from ...core.source import as_view
 from ...core.view import Indexable, Ordered, T, View
+from ..bases.changed_length import known_length, warn_of_changed_length
 from ..bases.selection import Selection
 from .by_view import GatherView
 
@@ -120,6 +121,8 @@ class Gather(Selection):
     range there.
     """
 
+    _chosen_of: int | None = None  # the length of the source in the epoch in which the indices were chosen
+
     def __init__(self, source: View[Any], index_map: range | IndexArray) -> None:
         super().__init__((source,), len(index_map))
         self._map = index_map
@@ -138,8 +141,22 @@ class Gather(Selection):
     @cached
     def _readable(self) -> bool:
         """Is every index known to be in range? Otherwise items are read one by one, and some may fail."""
-        n = self._sources[0]._n
+        n, before = self._sources[0]._n, self._chosen_of
+        if before is not None and self._reaches(before - 1):
+            warn_of_changed_length("gather: the indices", self._sources[0], before)
         return n is not UNKNOWN and _within(self._map, n)
+
+    def _reaches(self, last: int) -> bool:
+        """Return whether the indices go to the end, or are a share. A few first ones are always right."""
+        return self._is_share or not _within(self._map, last)
+
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
+        view = super()._keyed(sources, epoch)
+        if isinstance(view, Gather) and view is not self:
+            before = known_length(self._sources[0])
+            view._chosen_of = before if self._chosen_of is None else self._chosen_of
+            view._is_share = self._is_share
+        return view
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         return super()._getmany(indices) if self._readable else View._getmany(self, indices)
