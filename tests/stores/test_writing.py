@@ -135,6 +135,123 @@ def test_program_that_was_killed_continues(tmp_path: Path) -> None:
     assert computed == [0, 49, *range(50, N)]
 
 
+FULL_DISK = """
+import os, resource, sys, warnings
+import seqkit as sk
+
+path, nworkers, method = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+full, parent, shares_memory = True, os.getpid(), nworkers and method == "process"
+
+def make(i):
+    if full and (os.getpid() != parent or not shares_memory):  # for which seqkit makes a file
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, unlimited[1]))
+    if i % 10 == 3:
+        raise OSError(28, "of the item")
+    return {"x": bytes(2000), "i": i}
+
+def write(on_error):
+    view = sk.smap(make, range(100))
+    return sk.materialize(view, path, nworkers=nworkers, method=method, on_error=on_error)
+
+warnings.simplefilter("ignore")
+for on_error in ("skip", lambda error: {"x": b"", "i": -1}):
+    try:
+        write(on_error)
+    except OSError as error:
+        assert error.errno == 27 and "Call again to continue" in error.__notes__[0], error
+    else:
+        raise AssertionError("the full disk was taken for failed items")
+resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+assert not os.path.exists(path) and os.path.exists(path + ".partial/plan.json")
+full = False
+print(*(row["i"] for row in write("skip")))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the size of files")
+@pytest.mark.parametrize(("nworkers", "method"), [(0, "process"), (2, "process"), (2, "thread")])
+def test_a_full_disk_is_no_failed_item(nworkers: int, method: str, tmp_path: Path) -> None:
+    needs("a.parquet")
+    command = [sys.executable, "-c", FULL_DISK, tmp_path / "a.parquet", str(nworkers), method]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0, done.stderr
+    written = [*map(int, done.stdout.split())]
+    # Items that the callable replaced are written, those that failed in the last call are left out.
+    assert [i for i in written if i >= 0] == [i for i in range(100) if i % 10 != 3]
+
+
+@pytest.mark.parametrize("nworkers", [0, 2])
+def test_an_oserror_of_an_item_that_is_converted_is_its_own(nworkers: int, tmp_path: Path) -> None:
+    class Picture:
+        def __init__(self, i: int) -> None:
+            self.i = i
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+            if self.i == 2:
+                raise OSError("image file is truncated")
+            return np.array(self.i)
+
+    with pytest.warns(RuntimeWarning, match=r"1 of 4 items failed .* image file is truncated"):
+        stored = sk.materialize(
+            sk.smap(Picture, range(4)), tmp_path / "a.npy", nworkers=nworkers, on_error="skip"
+        )
+    assert [*stored] == [0, 1, 3]
+
+
+NEARLY_FULL = """
+import subprocess, sys, warnings
+import numpy as np
+import seqkit as sk
+
+folder = sys.argv[1]
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", folder], check=True)
+
+def make(i):
+    return np.full(20_000 // (i != 3), i, np.uint8)
+
+def write():
+    return sk.materialize(sk.smap(make, range(100)), folder + "/a.npy", nworkers=0, on_error="skip")
+
+try:
+    write()
+except OSError as error:
+    assert error.errno == 28, error
+else:
+    raise AssertionError("the copy without item 3 fits")
+subprocess.run(["mount", "-o", "remount,size=6m", folder], check=True)
+warnings.simplefilter("ignore")
+assert [row[-1] for row in write()] == [i for i in range(100) if i != 3]
+"""
+
+
+def test_a_copy_without_failed_items_needs_room(tmp_path: Path) -> None:
+    alone = ["unshare", "--mount", "--propagation", "private"]
+    try:
+        subprocess.run([*alone, "mount", "-t", "tmpfs", "tmpfs", tmp_path], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("cannot mount a small disk")
+    done = subprocess.run(
+        [*alone, sys.executable, "-c", NEARLY_FULL, tmp_path], capture_output=True, text=True, timeout=50
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("dtype", ["datetime64[s]", ">f4", "S3", "u1"])
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3)])
+def test_a_copy_without_failed_items_is_of_any_dtype(dtype: str, shape: Any, tmp_path: Path) -> None:
+    def make(i: int) -> Any:
+        return np.full(shape, 7 // (i != 1), "u1").astype(dtype)
+
+    with pytest.warns(RuntimeWarning, match="1 of 4 items failed"):
+        stored = sk.materialize(sk.smap(make, range(4)), tmp_path / "a.npy", nworkers=0, on_error="skip")
+    expected = np.full((3, *shape), 7, "u1").astype(dtype)
+    found = np.load(tmp_path / "a.npy")
+    assert found.dtype == expected.dtype
+    assert len(stored) == 3
+    assert np.array_equal(found, expected)
+
+
 def test_part_of_another_sequence_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.npy"
     with pytest.raises(sk.EvaluationError):

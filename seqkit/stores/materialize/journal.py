@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from ...sources.handles import Handles
 
-__all__ = ["Journal", "Records", "write_all"]
+__all__ = ["Journal", "Records", "as_record", "write_all"]
 
 _HEAD = struct.Struct("<4sqqI")
 _MAGIC = b"SKJ1"
@@ -35,9 +35,13 @@ class Journal:
     def __init__(self, folder: str) -> None:
         self._file = Handles(partial(_new_file, folder))
 
-    def put(self, i: int, item: Any) -> None:
-        payload = pickle.dumps(item, protocol=5)
-        self._file.call(_append, _HEAD.pack(_MAGIC, i, len(payload), crc32(payload)) + payload)
+    def append(self, record: bytes) -> None:
+        self._file.call(_append, record)
+
+
+def as_record(i: int, item: Any) -> bytes:
+    payload = pickle.dumps(item, protocol=5)
+    return _HEAD.pack(_MAGIC, i, len(payload), crc32(payload)) + payload
 
 
 def _new_file(folder: str) -> Any:

@@ -77,6 +77,9 @@ def materialize(
         If there is something at `to`.
     RuntimeError
         If another process is writing to `to`.
+    OSError
+        If the file cannot be written, such as on a full disk. `on_error` does not matter, and the same call
+        continues.
     EvaluationError
         If an item cannot be computed, or does not fit the items before it in the file.
 

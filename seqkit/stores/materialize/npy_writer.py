@@ -86,7 +86,7 @@ class NpyWriter(Target):
     def stored(self, i: int) -> Any:
         return np.asarray(np.load(self.within("data.npy"), mmap_mode="r")[i])
 
-    def put(self, i: int, item: Any) -> None:
+    def record(self, i: int, item: Any) -> npt.NDArray[np.uint8]:
         value = self._as_array(item)
         if value is None or value.shape != self._shape or value.dtype != self._dtype:
             found = type(item).__name__ if value is None else f"{value.dtype} {value.shape}"
@@ -95,9 +95,11 @@ class NpyWriter(Target):
                 f"items must have one shape and dtype. Item {self.first} is {self._dtype} {self._shape}, item"
                 f" {i} is {found}",
             )
-        if value.nbytes:
-            raw = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
-            self._data.call(write_all, raw, self._start + i * value.nbytes)
+        return _raw(value)
+
+    def write(self, i: int, record: npt.NDArray[np.uint8]) -> None:
+        if record.nbytes:
+            self._data.call(write_all, record, self._start + i * record.nbytes)
         self._marks.call(write_all, b"\1", i)
 
     def done(self) -> npt.NDArray[np.bool_]:
@@ -114,12 +116,14 @@ class NpyWriter(Target):
     def _without_failed(self, kept: npt.NDArray[np.intp]) -> str:
         name = self.within("kept.npy")
         data = np.load(self.within("data.npy"), mmap_mode="r")
-        shape = (len(kept), *self._shape)
-        left = np.lib.format.open_memmap(name, "w+", self._dtype, shape)
         rows = max(1, COPIED_BYTES // max(data[0].nbytes, 1))
-        for start in range(0, len(kept), rows):
-            left[start : start + rows] = data[kept[start : start + rows]]
-        left.flush()
+        with open(name, "wb", 0) as file:  # not through a map: a full disk would kill the process (SIGBUS)
+            _write_header(file, len(kept), data[0, ...])
+            end = file.tell()
+            for start in range(0, len(kept), rows):
+                record = _raw(data[kept[start : start + rows]])
+                write_all(file, record, end)
+                end += record.nbytes
         return name
 
     def prepare(self) -> None:
@@ -129,6 +133,13 @@ class NpyWriter(Target):
         from ...sources.npy import npy
 
         return npy(self.path)
+
+
+def _raw(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """Return the bytes of an array, in C order."""
+    if not values.size:
+        return np.empty(0, np.uint8)
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
 
 def _write_header(file: Any, n: int, first: Any) -> None:

@@ -17,7 +17,7 @@ from ...core.errors import EvaluationError, fail
 from ...core.view import View
 from ...sources.parquet import parquet
 from ...sources.row_types import KEY, encoded, is_complete, joined, type_of
-from .journal import Journal, Records
+from .journal import Journal, Records, as_record
 from .target import Ahead, Target
 
 __all__ = ["ParquetWriter"]
@@ -59,9 +59,12 @@ class ParquetWriter(Target):
     def stored(self, i: int) -> Any:
         return Records.of(self.folder, self.n).read([i])[0]
 
-    def put(self, i: int, item: Any) -> None:
+    def record(self, i: int, item: Any) -> bytes:
         self._type_of(i, item)
-        self._journal.put(i, item)
+        return as_record(i, item)
+
+    def write(self, i: int, record: bytes) -> None:
+        self._journal.append(record)
 
     def _type_of(self, i: int, item: Any) -> Any:
         """Return the type of all items, with what this one adds to it. Refuse the item if it does not fit."""

@@ -128,6 +128,10 @@ class Target(ABC):
     def as_stored(self, item: Any) -> Any:
         return item
 
+    def put(self, i: int, item: Any) -> None:
+        """Write an item, in any process. It survives if the process is killed afterwards."""
+        self.write(i, self.record(i, item))
+
     def prepare(self) -> None:  # noqa: B027
         """Import what `complete` and `view` need, in another thread while workers compute."""
 
@@ -148,8 +152,12 @@ class Target(ABC):
         """Return an item that was written."""
 
     @abstractmethod
-    def put(self, i: int, item: Any) -> None:
-        """Write an item, in any process. It survives if the process is killed afterwards."""
+    def record(self, i: int, item: Any) -> Any:
+        """Return what `write` writes for an item. Refuse an item that does not fit. May run its code."""
+
+    @abstractmethod
+    def write(self, i: int, record: Any) -> None:
+        """Write a record. Runs no code of the item, so an OSError comes from the files."""
 
     @abstractmethod
     def done(self) -> npt.NDArray[np.bool_]:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import EndOfSequence, EvaluationError, as_given, summary
+from ...core.errors import EndOfSequence, EvaluationError, as_given, fail, summary
 from ...core.indices import Plan, Unsized
 from ...core.iteration import surviving
 from ...core.progress import Progress, reporting
@@ -122,35 +122,48 @@ def _alone(folder: str) -> Iterator[str]:
 # -------------------------------------------------------------------- computing
 
 
-class Written(View[int]):
-    """The view whose items write the items of a view, in any process, and are their indices."""
+class Written(View[OSError | None]):
+    """The view whose items write the items of a view, in any process.
+
+    An item is None, or the error of the files, such as of a full disk. It is returned and not raised, so it
+    is never taken for the error of an item, which `on_error` may skip.
+    """
 
     def __init__(self, source: View[Any], target: Target) -> None:
         super().__init__((source,), source._n)
         self.target = target
 
-    def _get(self, i: int) -> int:
+    def _get(self, i: int) -> OSError | None:
         with private_memory():
-            self.target.put(i, self._sources[0]._get(i))
-        return i
+            return self._write(i, self._sources[0]._get(i))
 
-    def _iter(self, plan: Plan) -> Iterator[int]:
+    def _write(self, i: int, item: Any) -> OSError | None:
+        try:
+            record = self.target.record(i, item)
+        except Exception as error:  # such as one of `__array__` or of pickling
+            fail(self._sources[0], i, error, "to be written")
+        try:
+            self.target.write(i, record)
+        except OSError as error:
+            return error.with_traceback(None)
+        return None
+
+    def _iter(self, plan: Plan) -> Iterator[OSError | None]:
         items = self._sources[0]._iter(plan)
 
-        def read(i: int) -> int:
+        def read(i: int) -> OSError | None:
             with private_memory():
                 item = next(items, _END)
                 if item is _END:
                     raise EndOfSequence(f"the sequence ends before index {i}")
-                self.target.put(i, item)
-            return i
+                return self._write(i, item)
 
         return surviving(self, plan, read)
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((self._sources[0], (i,)),)
 
-    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[int]:
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[OSError | None]:
         return Written(sources[0], self.target)
 
 
@@ -174,7 +187,7 @@ def _write_missing(
             if k == 1:  # all workers are forked, and a thread goes on from the first step to the second
                 next(prepared)
             try:
-                next(items)
+                failure = next(items)
             except EvaluationError as error:
                 i = _index(error, written, node, todo)
                 if i is None:
@@ -183,6 +196,12 @@ def _write_missing(
                 if on_error == "raise":
                     raise error from error.__cause__
                 _recover(target, i, error, on_error, failed)
+            else:
+                if failure is not None:
+                    failure.add_note(
+                        f"The items that were written are in {target.folder}. Call again to continue."
+                    )
+                    raise failure
             done += 1
             report(done, target.n)
         for _ in prepared:
