@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import mmap
 import os
@@ -10,6 +11,7 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, BinaryIO, NoReturn
+from zlib import crc32
 
 from ..core.plain import plain
 from ..core.randomness import digest
@@ -20,13 +22,19 @@ __all__ = ["ABSENT", "Directory", "replace_file"]
 ABSENT: Any = object()
 
 
-def replace_file(path: str, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file atomically: readers find the whole new file, or the old one."""
+def replace_file(path: str, write: Callable[[BinaryIO], object], durable: bool = True) -> None:
+    """Write a file atomically: readers find the whole new file, or the old one.
+
+    With `durable`, they do so after a power failure too. Waiting for the disk takes milliseconds.
+    """
     folder, name = os.path.split(path)
     draft = os.path.join(folder, f".{name}.{os.urandom(4).hex()}")
     try:
         with open(draft, "xb") as file:
             write(file)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(draft, path)
     except BaseException:
         if os.path.exists(draft):
@@ -39,7 +47,7 @@ class Directory:
 
     A file has a pickle, followed by the arrays of the value. Large files are mapped into memory, private and
     writable, so changes stay in the process. Files are written atomically. A file that cannot be read counts
-    as absent.
+    as absent, and so does a damaged one, see `_unpacked`.
 
     Parameters
     ----------
@@ -81,11 +89,15 @@ class Directory:
         try:
             with open(self._file(key), "rb") as file:
                 self._is_ours = self._is_ours or self._check()
-                block = _block(file)
-        except FileNotFoundError:
+                block, is_checked = _block(file)
+        except OSError as error:
+            if error.errno in _UNREADABLE:
+                return ABSENT
+            raise
+        if not self._is_ours:  # the header is empty, so the length and the order of the items are unknown
             return ABSENT
         try:
-            return _unpacked(memoryview(block))
+            return _unpacked(memoryview(block), is_checked)
         except MemoryError:
             raise
         except Exception:  # truncated by a power failure, or of a class that no longer exists
@@ -93,7 +105,19 @@ class Directory:
 
     def put(self, key: Any, value: Any) -> None:
         path = self._file(key)
-        if not os.path.exists(self._header()):
+        self._begin()
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            # Not durable: that takes 20 times as long as writing an item, and a checksum tells lost blocks.
+            replace_file(path, lambda file: _write(file, value), durable=False)
+        except PermissionError:
+            if not _is_private(path):
+                raise
+
+    def _begin(self) -> None:
+        """Write the header, unless there is one."""
+        self._is_ours = self._is_ours and os.path.exists(self._header())
+        if not (self._is_ours or self._check()):
             header = {
                 "format": self.FORMAT,
                 "version": self.VERSION,
@@ -101,18 +125,23 @@ class Directory:
                 "order": self._order,
             }
             os.makedirs(self.path, exist_ok=True)
+            if (
+                os.path.exists(self._header()) and not self._check()
+            ):  # empty: the items may be of any sequence
+                self._remove_items(self.path)
             replace_file(self._header(), lambda file: file.write(json.dumps(header).encode()))
         self._is_ours = self._is_ours or self._check()
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        replace_file(path, lambda file: _write(file, value))
 
     def clear(self) -> None:
         """Remove all values, including those of other processes."""
-        for folder, _, names in os.walk(self._folder):
+        self._remove_items(self._folder)
+
+    def _remove_items(self, folder: str) -> None:
+        for found, _, names in os.walk(folder):
             for name in names:
                 if name.endswith(self.SUFFIX):
                     with suppress(FileNotFoundError):
-                        os.unlink(os.path.join(folder, name))
+                        os.unlink(os.path.join(found, name))
 
     def _header(self) -> str:
         return os.path.join(self.path, self.HEADER)
@@ -124,10 +153,13 @@ class Directory:
         return os.path.join(self._folder, name[-2:], name + self.SUFFIX)
 
     def _check(self) -> bool:
-        """Raise ValueError for a foreign directory. Return whether the directory has a header."""
+        """Raise ValueError for a foreign directory. Return whether the directory has a complete header."""
         try:
             with open(self._header(), "rb") as file:
-                header = json.loads(file.read())
+                text = file.read()
+            if not text.strip(b"\0"):  # as after a power failure
+                return False
+            header = json.loads(text)
             version, length, order = header["version"], header["length"], header.get("order")
         except FileNotFoundError:
             if any(not name.startswith(".") for name in _listed(self.path)):
@@ -169,8 +201,12 @@ def _text(key: Any) -> str:
 
 # -------------------------------------------------------------------- files
 
+# Errors of a file that is missing, belongs to another user, or is on a damaged disk.
+_UNREADABLE = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE}
 _MAGIC = b"\x93SEQKIT"
 _HEAD = struct.Struct("<7sBqq")  # magic, version, bytes of the pickle, number of buffers
+_TAIL = struct.Struct("<I4s")  # checksum of everything before, and `_END`; files of version 1 have none
+_END = b"\x93END"
 # A smaller buffer stays in the pickle, which costs less than a separate buffer.
 _INLINE_BYTES = 4096
 _ALIGNMENT = 64
@@ -189,28 +225,61 @@ def _write(file: BinaryIO, value: Any) -> None:
         return False
 
     pickled = pickle.dumps(value, protocol=5, buffer_callback=aside)
-    file.write(_HEAD.pack(_MAGIC, 1, len(pickled), len(buffers)))
-    file.write(struct.pack(f"<{len(buffers)}q", *(raw.nbytes for raw in buffers)))
-    file.write(pickled)
-    for raw in buffers:
-        file.write(bytes(-file.tell() % _ALIGNMENT))
-        file.write(raw)
+    head = _HEAD.pack(_MAGIC, 2, len(pickled), len(buffers))
+    head += struct.pack(f"<{len(buffers)}q", *(raw.nbytes for raw in buffers))
+    parts: list[bytes | memoryview] = [head, pickled, *buffers]
+    checksum, end = 0, 0
+    for part in parts:
+        gap = bytes(-end % _ALIGNMENT if isinstance(part, memoryview) else 0)
+        checksum = crc32(part, crc32(gap, checksum))
+        end += len(gap) + len(part)
+        file.write(gap)
+        file.write(part)
+    file.write(_TAIL.pack(checksum, _END))
 
 
-def _block(file: BinaryIO) -> bytearray | mmap.mmap:
-    """Return the content of a file in writable memory."""
-    if os.fstat(file.fileno()).st_size >= _MAPPED_BYTES:
+def _block(file: BinaryIO) -> tuple[bytearray | mmap.mmap, bool]:
+    """Return the content of a file in writable memory, and whether its checksum is worth reading all of it.
+
+    Items that are mapped would lose their laziness. They are checked only if a part of the file is a hole.
+    Parts that a power failure keeps from the disk are holes, and other holes are rare.
+    """
+    size = os.fstat(file.fileno()).st_size
+    if size >= _MAPPED_BYTES:
         try:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), _first_hole(file, size) < size
         except OSError:
             pass  # too many maps
-    return bytearray(file.read())
+    return bytearray(file.read()), True
 
 
-def _unpacked(block: memoryview) -> Any:
+def _first_hole(file: BinaryIO, size: int) -> int:
+    """Return where the first hole of a file begins, or its size if it has none, or none is known."""
+    try:
+        return os.lseek(file.fileno(), 0, os.SEEK_HOLE)
+    except (AttributeError, OSError):  # not on Windows, nor on every file system
+        return size
+
+
+def _is_private(path: str) -> bool:
+    """Is a file, or a folder of it, closed to this user? Its items stay those of another user."""
+    try:
+        with open(path, "rb"):
+            return False
+    except OSError as error:
+        return isinstance(error, PermissionError)
+
+
+def _unpacked(block: memoryview, is_checked: bool) -> Any:
+    """Return the value in a file. Raise an error if the file lacks its end, or if a checksum differs."""
     magic, version, length, count = _HEAD.unpack_from(block)
-    if (magic, version) != (_MAGIC, 1):
+    if magic != _MAGIC or version not in (1, 2):
         raise ValueError("not an item of a store")
+    if version == 2:
+        checksum, mark = _TAIL.unpack_from(block, len(block) - _TAIL.size)
+        block = block[: -_TAIL.size]
+        if mark != _END or (is_checked and crc32(block) != checksum):
+            raise ValueError("damaged")
     sizes = struct.unpack_from(f"<{count}q", block, _HEAD.size)
     start = _HEAD.size + 8 * count
     pickled = block[start : start + length]
