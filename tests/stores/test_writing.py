@@ -181,6 +181,34 @@ def test_a_full_disk_is_no_failed_item(nworkers: int, method: str, tmp_path: Pat
     assert [i for i in written if i >= 0] == [i for i in range(100) if i % 10 != 3]
 
 
+@pytest.mark.parametrize(("nworkers", "chunk_size"), [(0, 10), (2, 10), (2, 200)])
+def test_a_disk_that_is_full_at_the_end_is_told(
+    nworkers: int, chunk_size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = pytest.importorskip("pyarrow.parquet")
+
+    def refuse(*arguments: Any, **options: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    def write() -> Any:
+        return sk.materialize(
+            sk.smap(row, range(N)),
+            tmp_path / "a.parquet",
+            nworkers=nworkers,
+            method="thread",
+            chunk_size=chunk_size,
+            on_error="skip",
+        )
+
+    with monkeypatch.context() as full:
+        full.setattr(written, "write_table", refuse)
+        with pytest.raises(OSError, match="No space left") as caught:
+            write()
+    assert "Call again to continue" in caught.value.__notes__[0]
+    assert os.listdir(tmp_path) == ["a.parquet.partial"]
+    assert same(write(), [row(i) for i in range(N)])
+
+
 @pytest.mark.parametrize("nworkers", [0, 2])
 def test_an_oserror_of_an_item_that_is_converted_is_its_own(nworkers: int, tmp_path: Path) -> None:
     class Picture:

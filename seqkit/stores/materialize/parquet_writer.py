@@ -91,8 +91,8 @@ class ParquetWriter(Target):
         os.makedirs(parts.folder)
         with ahead(parts) if len(parts) > 1 else nullcontext(parts) as node:
             try:
-                for _ in node:
-                    pass
+                for failure in node:
+                    self.check(failure)
             except EvaluationError as error:
                 steps = dropwhile(lambda step: step[0] is not self.source, error.path)
                 error.path = tuple(steps)
@@ -134,8 +134,11 @@ def _is_row(kind: Any, item: Any) -> bool:
     return type(item) is tuple and len(item) == len(kind[1])
 
 
-class Parts(View[int]):
-    """The view whose items write the files of a Parquet folder, each in one row group."""
+class Parts(View[OSError | None]):
+    """The view whose items write the files of a Parquet folder, each in one row group.
+
+    An item is None, or the error of the file, such as of a full disk.
+    """
 
     def __init__(self, target: ParquetWriter, records: Records, pieces: list[list[int]], kind: Any) -> None:
         super().__init__((target.source,), len(pieces))
@@ -148,7 +151,7 @@ class Parts(View[int]):
     def _path(self, k: int) -> str:
         return os.path.join(self.folder, f"part-{k:06}.parquet")
 
-    def _get(self, k: int) -> int:
+    def _get(self, k: int) -> OSError | None:
         import pyarrow as pa
         from pyarrow.parquet import write_table
 
@@ -165,9 +168,12 @@ class Parts(View[int]):
         table = pa.Table.from_batches([pa.RecordBatch.from_struct_array(rows)])
         about = json.dumps({"version": 1, "row": self._kind}).encode()
         draft = f"{self._path(k)}.{os.urandom(4).hex()}"
-        write_table(table.replace_schema_metadata({KEY: about}), draft, row_group_size=len(items))
-        os.replace(draft, self._path(k))
-        return k
+        try:
+            write_table(table.replace_schema_metadata({KEY: about}), draft, row_group_size=len(items))
+            os.replace(draft, self._path(k))
+        except OSError as error:
+            return error.with_traceback(None)
+        return None
 
     def _fits(self, items: Sequence[Any]) -> bool:
         try:
@@ -186,5 +192,5 @@ class Parts(View[int]):
     def _parts(self, k: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((self._sources[0], self._pieces[k]),)
 
-    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[int]:
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[OSError | None]:
         return self

@@ -125,6 +125,12 @@ class Target(ABC):
     def refuse(self, i: int, reason: str) -> NoReturn:
         fail(self.source, i, ValueError(reason), "to be written")
 
+    def check(self, failure: OSError | None) -> None:
+        """Raise the error of the files, if there was one."""
+        if failure is not None:
+            failure.add_note(f"The items that were written are in {self.folder}. Call again to continue.")
+            raise failure
+
     def as_stored(self, item: Any) -> Any:
         return item
 

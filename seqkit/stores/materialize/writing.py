@@ -135,9 +135,9 @@ class Written(View[OSError | None]):
 
     def _get(self, i: int) -> OSError | None:
         with private_memory():
-            return self._write(i, self._sources[0]._get(i))
+            return self.write(i, self._sources[0]._get(i))
 
-    def _write(self, i: int, item: Any) -> OSError | None:
+    def write(self, i: int, item: Any) -> OSError | None:
         try:
             record = self.target.record(i, item)
         except Exception as error:  # such as one of `__array__` or of pickling
@@ -156,7 +156,7 @@ class Written(View[OSError | None]):
                 item = next(items, _END)
                 if item is _END:
                     raise EndOfSequence(f"the sequence ends before index {i}")
-                return self._write(i, item)
+                return self.write(i, item)
 
         return surviving(self, plan, read)
 
@@ -195,13 +195,9 @@ def _write_missing(
                 error = _of_user(error, i, written, node)
                 if on_error == "raise":
                     raise error from error.__cause__
-                _recover(target, i, error, on_error, failed)
+                _recover(written, i, error, on_error, failed)
             else:
-                if failure is not None:
-                    failure.add_note(
-                        f"The items that were written are in {target.folder}. Call again to continue."
-                    )
-                    raise failure
+                target.check(failure)
             done += 1
             report(done, target.n)
         for _ in prepared:
@@ -229,9 +225,9 @@ def _of_user(error: EvaluationError, i: int, written: Written, node: Any) -> Eva
 
 
 def _recover(
-    target: Target, i: int, error: EvaluationError, on_error: OnError, failed: dict[int, str]
+    written: Written, i: int, error: EvaluationError, on_error: OnError, failed: dict[int, str]
 ) -> None:
     if callable(on_error):
-        target.put(i, on_error(error))
+        written.target.check(written.write(i, on_error(error)))
     else:
         failed[i] = summary(error.__cause__ or error)
