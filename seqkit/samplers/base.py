@@ -85,8 +85,9 @@ class Sampler(Ordered, Iterable[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         epoch = self.epoch
+        keys = self._draw(epoch)  # before the number changes, on which the order of a subclass may depend
         self._epoch = epoch + self._counts
-        return self._draw(epoch)
+        return keys
 
     def _draw(self, epoch: int) -> Iterator[Any]:
         order: Any = self.at_epoch(epoch)
