@@ -41,6 +41,7 @@ import operator
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from functools import partial
 from types import GeneratorType
 from typing import Any, Generic, Protocol, SupportsIndex, TypeVar, cast, overload
 
@@ -75,6 +76,7 @@ __all__ = [
     "U",
     "V",
     "View",
+    "attribute",
     "in_order",
     "is_measured",
     "name_of",
@@ -91,6 +93,8 @@ V = TypeVar("V")
 T_co = TypeVar("T_co", covariant=True)
 
 Write = Callable[[], object]
+
+_MOST_PARTIALS = 16  # around a function, for its name
 
 
 class Indexable(Protocol[T_co]):
@@ -620,9 +624,28 @@ def name_of(function: Callable[..., Any]) -> str:
     >>> name_of(abs), name_of(functools.partial(pow, 2)), name_of(functools.partial(int))
     ('abs', 'pow', 'int')
     """
-    while hasattr(function, "func") and not hasattr(function, "__name__"):
-        function = function.func  # of a `functools.partial`
-    return getattr(function, "__name__", type(function).__name__)
+    for _ in range(_MOST_PARTIALS):
+        name = attribute(function, "__name__")
+        if isinstance(name, str):
+            return name
+        if not isinstance(function, partial):
+            break
+        function = function.func
+    return type(function).__name__
+
+
+def attribute(value: Any, name: str) -> Any:
+    """Return an attribute of any object, or None if there is none or reading it fails.
+
+    Displays read the attributes of the user's objects with it.
+
+    >>> attribute(3, "real"), attribute(3, "columns")
+    (3, None)
+    """
+    try:
+        return getattr(value, name, None)
+    except Exception:
+        return None
 
 
 def _at_epoch(root: View[Any], epoch: int) -> View[Any]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-from collections.abc import Callable, Sequence
-from types import FunctionType
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from types import CodeType, FunctionType
+from typing import Any, TypeVar
 
 from ..core.errors import brief
 from ..core.source import Source
 from ..core.tracebacks import place
 from ..core.units import size
-from ..core.view import View, name_of
+from ..core.view import View, attribute, name_of
 
 __all__ = ["describe", "file_of", "functions", "is_stale", "place_of"]
 
@@ -21,6 +21,9 @@ _COLUMNS = ("column_names", "columns", "_names", "_columns")
 # Attributes with the file, or the files, of arrays, readers and views.
 _FILES = ("filename", "_path", "_paths", "path")
 _MOST_NAMES = 6
+_MOST_WRAPPERS = 16  # around a function
+
+T = TypeVar("T")
 
 
 def describe(view: View[Any]) -> list[str]:
@@ -34,27 +37,35 @@ def describe(view: View[Any]) -> list[str]:
     if view._sources:
         return []
     data = view._wrapped() if isinstance(view, Source) else view
-    found = _shape(data) or _columns(data) or _first(data)
+    found = _or(list, lambda: _shape(data) or _columns(data) or _first(data))
     file = file_of(data)
     return [*found, f"file {file}"] if file else found
 
 
+def _or(default: Callable[[], T], describing: Callable[[], T]) -> T:
+    """Return a description. An object of the user may fail while it is described."""
+    try:
+        return describing()
+    except Exception:
+        return default()
+
+
 def _shape(data: Any) -> list[str]:
-    shape, dtype = getattr(data, "shape", None), getattr(data, "dtype", None)
+    shape, dtype = attribute(data, "shape"), attribute(data, "dtype")
     if not isinstance(shape, tuple) or dtype is None:
         return []
     text = f"{str(dtype).removeprefix('torch.')}[{', '.join(map(str, shape))}]"
-    nbytes = getattr(data, "nbytes", None)
+    nbytes = attribute(data, "nbytes")
     return [text, size(nbytes)] if isinstance(nbytes, int) else [text]
 
 
 def _columns(data: Any) -> list[str]:
     for name in _COLUMNS:
-        names = getattr(data, name, None)
-        if names is not None and not callable(names) and not hasattr(names, "dtype"):
+        names = attribute(data, name)
+        if callable(tolist := attribute(names, "tolist")):  # an index of pandas
+            names = tolist()
+        if isinstance(names, Collection) and not isinstance(names, str | bytes):
             return [_names(list(names))]
-        if names is not None and hasattr(names, "tolist"):  # an index of pandas
-            return [_names(names.tolist())]
     return []
 
 
@@ -80,12 +91,16 @@ def file_of(data: Any) -> str:
     >>> file_of(io.StringIO())
     ''
     """
-    opening = getattr(getattr(data, "_open_fn", None), "args", None)  # of a file that is not open yet
-    if opening and isinstance(opening[0], list | tuple) and opening[0]:
+    return _or(str, lambda: _file_of(data))
+
+
+def _file_of(data: Any) -> str:
+    opening = attribute(attribute(data, "_open_fn"), "args")  # of a file that is not open yet
+    if isinstance(opening, tuple) and opening and isinstance(opening[0], list | tuple) and opening[0]:
         return _named(opening[0])
-    for owner in (data, *(getattr(data, name, None) for name in ("base", "file", "store_path"))):
+    for owner in (data, *(attribute(data, name) for name in ("base", "file", "store_path"))):
         for name in _FILES:
-            found = getattr(owner, name, None)
+            found = attribute(owner, name)
             if isinstance(found, str | os.PathLike) and str(found):
                 return os.path.basename(os.fspath(found).rstrip("/")) or str(found)
             if isinstance(found, list | tuple) and found:
@@ -114,8 +129,8 @@ def place_of(function: Callable[..., Any]) -> str:
     >>> place_of(abs), place_of(describe).rpartition("/")[2].startswith("describe.py:")
     ('', True)
     """
-    code = getattr(_inner(function), "__code__", None)
-    return "" if code is None else place(code.co_filename, code.co_firstlineno)
+    code = attribute(_inner(function), "__code__")
+    return place(code.co_filename, code.co_firstlineno) if isinstance(code, CodeType) else ""
 
 
 def is_stale(function: Callable[..., Any]) -> bool:
@@ -124,10 +139,10 @@ def is_stale(function: Callable[..., Any]) -> bool:
     >>> is_stale(is_stale), is_stale(abs)
     (False, False)
     """
-    old = inspect.unwrap(_inner(function))
+    old = _inner(function)
     if not isinstance(old, FunctionType) or old.__qualname__ != old.__name__:
         return False
-    new = inspect.unwrap(_inner(old.__globals__.get(old.__name__)))
+    new = _inner(old.__globals__.get(old.__name__))
     if not isinstance(new, FunctionType) or new.__code__ == old.__code__:
         return False
     return new.__module__ == old.__module__ and new.__name__ == old.__name__
@@ -135,7 +150,11 @@ def is_stale(function: Callable[..., Any]) -> bool:
 
 def _inner(function: Any) -> Any:
     """Return the function of a partial, of `starmap` or of a decorator."""
-    for name in ("func", "f", "__wrapped__"):
-        while not hasattr(function, "__code__") and callable(getattr(function, name, None)):
-            function = getattr(function, name)
+    for _ in range(_MOST_WRAPPERS):
+        kind = type(function)
+        name = "func" if kind is partial else "f" if kind.__module__.startswith("seqkit.") else "__wrapped__"
+        inner = attribute(function, name)
+        if not callable(inner):
+            break
+        function = inner
     return function
