@@ -11,7 +11,7 @@ from ..core.source import Source, as_view
 from ..core.tracebacks import place
 from ..core.view import Indexable, View, is_measured, name_of
 from .describe import describe, file_of, functions, is_stale
-from .html import escape, faint, frame, pre
+from .html import escape, faint, frame, in_a_line, pre
 from .tree import Branch, branches, column
 
 __all__ = ["Explanation", "Line", "explain"]
@@ -61,7 +61,7 @@ class Explanation(str):
     def __new__(cls, lines: tuple[Line, ...]) -> Explanation:
         width = _width(lines)
         rows = (f"{line.branch + line.text:<{width}}   {', '.join(line.notes)}".rstrip() for line in lines)
-        explanation = super().__new__(cls, "\n".join(rows))
+        explanation = super().__new__(cls, "\n".join(map(in_a_line, rows)))
         explanation.lines = lines
         return explanation
 

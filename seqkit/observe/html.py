@@ -19,9 +19,11 @@ __all__ = [
     "facts",
     "faint",
     "frame",
+    "in_a_line",
     "pre",
     "row",
     "table",
+    "visible",
     "with_code",
 ]
 
@@ -38,7 +40,30 @@ def escape(text: object) -> str:
     >>> escape("<lambda>")
     '&lt;lambda&gt;'
     """
-    return _escape(str(text), quote=True)
+    return _escape(visible(str(text)), quote=True)
+
+
+def visible(text: str) -> str:
+    """Return a text with its invisible characters as escapes, except spaces and line breaks.
+
+    Control characters would move the cursor of a terminal, marks of direction would reorder a line, and lone
+    surrogates cannot be encoded.
+
+    >>> visible("a\\x1b[2J b"), visible("\\u202eabc")
+    ('a\\\\x1b[2J b', '\\\\u202eabc')
+    """
+    if text.isprintable():
+        return text
+    return "".join(x if x.isprintable() or x == "\n" else repr(x)[1:-1] for x in text)
+
+
+def in_a_line(text: str) -> str:
+    """Return a name of the user as one line without invisible characters.
+
+    >>> in_a_line("a\\nb")
+    'a\\\\nb'
+    """
+    return visible(text).replace("\n", "\\n")
 
 
 def frame(*parts: str) -> str:

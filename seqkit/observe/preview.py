@@ -17,7 +17,7 @@ from ..core.tracebacks import hiding_frames
 from ..core.units import plural, seconds, size
 from ..core.view import View, is_measured
 from .cards import chain, label, path_of, stage_row, step_card
-from .html import escape, faint, frame, pre, row
+from .html import escape, faint, frame, pre, row, visible
 from .steps import Step, Steps, viewed
 from .structure import structure
 from .summary import summarise
@@ -84,7 +84,7 @@ class Preview:
                 if len(shown) > 1:
                     width = max(len(label(each)) for each in shown)
                     lines += [f"  {label(each):<{width}}  {_line(each, step)}" for each in shown] + [""]
-        return "\n".join(lines).rstrip()
+        return visible("\n".join(lines).rstrip())
 
     def __repr__(self) -> str:
         return str(self)

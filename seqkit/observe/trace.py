@@ -13,7 +13,7 @@ from ..core.tracebacks import hiding_frames
 from ..core.units import seconds
 from ..core.view import Indexable, is_measured
 from .cards import label, path_of, stage_row
-from .html import ALARM, escape, faint, frame, pre
+from .html import ALARM, escape, faint, frame, pre, visible
 from .steps import Step, Steps, viewed
 from .tree import column, drawing, text_of
 
@@ -66,7 +66,7 @@ class Trace:
         return self.step.to_dict()
 
     def __str__(self) -> str:
-        return "\n".join([self._title(), *(text for text, _ in _lines(self.step)), *self._read()])
+        return visible("\n".join([self._title(), *(text for text, _ in _lines(self.step)), *self._read()]))
 
     def __repr__(self) -> str:
         return str(self)

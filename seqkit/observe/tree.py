@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from ..core.source import Source
 from ..core.view import View
 from ..views.collate import Collate
+from .html import in_a_line
 
 __all__ = ["Branch", "branches", "column", "drawing", "outline", "text_of"]
 
@@ -155,6 +156,6 @@ def text_of(view: View[Any]) -> str:
     'batch(2)'
     """
     if isinstance(view, Source):
-        return repr(view)
+        return in_a_line(repr(view))
     arguments = [text for text in view._arguments([]) if text != "[]"]
-    return f"{view._name}({', '.join(arguments)})"
+    return in_a_line(f"{view._name}({', '.join(arguments)})")
