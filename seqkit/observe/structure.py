@@ -27,9 +27,11 @@ def structure(items: Sequence[Summary], *, is_part: bool = False) -> str:
         return f"{first.type.partition('[')[0]}[{', '.join(map(_span, sizes))}]"
     if not first.parts:
         return first.type
-    if first.type == "list" and len({_kind(part) for item in items for _, part in item.parts}) == 1:
-        return f"list of {_span([_count(item) for item in items])} × {_inner(items)}"
-    columns = zip(*[item.parts for item in items], strict=True)
+    lengths = [_count(item) for item in items]
+    if first.type == "list" and (min(lengths) < max(lengths) or len(set(_kinds(items))) == 1):
+        inner = structure([part for item in items for _, part in item.parts], is_part=True)
+        return f"list of {_span(lengths)} × {f'({inner})' if ' | ' in inner else inner}"
+    columns = zip(*[item.parts for item in items], strict=False)  # some are cut where others are not
     found = [(column[0][0], structure([part for _, part in column], is_part=True)) for column in columns]
     text = ", ".join(f"{name}: {part}" if name else part for name, part in found)
     if first.type in ("tuple", "list"):
@@ -37,8 +39,8 @@ def structure(items: Sequence[Summary], *, is_part: bool = False) -> str:
     return f"{{{text}}}" if is_part else text
 
 
-def _inner(items: Sequence[Summary]) -> str:
-    return structure([part for item in items for _, part in item.parts], is_part=True)
+def _kinds(items: Sequence[Summary]) -> list[tuple[object, ...]]:
+    return [_kind(part) for item in items for _, part in item.parts]
 
 
 def _kind(item: Summary) -> tuple[object, ...]:

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from ..core.errors import brief
 from ..core.units import count, number
+from .html import in_a_line, visible
 from .picture import picture
 
 __all__ = ["Summary", "summarise"]
 
 _MOST_PARTS = 12  # of a dict, tuple or list
-_MOST_ELEMENTS = 1 << 22  # of an array, for its range. Of larger ones a part is looked at
+_MOST_IN_ALL = 200  # parts, of all levels together
+_DEEPEST = 8  # levels of parts
+_MOST_LETTERS_OF_A_NAME = 80
+_MOST_ELEMENTS = 1 << 22  # of an array, for its range. Of larger ones some blocks are looked at
+_BLOCKS = 8
+_MODES_AS_THEY_ARE = ("1", "L", "RGB", "RGBA", "I", "F", "I;16", "I;16B", "I;16L")  # of Pillow
 _MOST_LETTERS = 200
 _MOST_SHOWN = 6  # numbers of a short array
 _MOST_LABELS = 16  # of a batch of integers or flags
@@ -77,76 +86,182 @@ class Summary:
 
 
 def summarise(value: Any) -> Summary:
-    """Describe a value. The value is not changed and not kept.
+    """Describe a value. The value is not changed and not kept. A value that fails has the name of its type.
 
     >>> summarise({"x": np.arange(10.0), "label": 3}).line()
     '{x: float64[10] 0 … 9, mean 4.5, label: 3}'
     """
-    if isinstance(value, str | bytes):
-        text = value if isinstance(value, str) else repr(value)
-        clipped = text[:_MOST_LETTERS] + "…" * (len(text) > _MOST_LETTERS)
-        return Summary(
-            type(value).__name__, nbytes=len(value), text=repr(clipped) if text is value else clipped
-        )
+    # Overflows and fully masked arrays warn. A display is no reason for it.
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        return _summary(value, _MOST_IN_ALL, _DEEPEST)
+
+
+def _summary(value: Any, room: int, levels: int) -> Summary:
+    """Describe a value with at most `room` parts, in at most so many levels."""
+    try:
+        return _described(value, room, levels)
+    except Exception:
+        return Summary(in_a_line(type(value).__name__))
+
+
+def _described(value: Any, room: int, levels: int) -> Summary:
+    kind = in_a_line(type(value).__name__)
+    if isinstance(value, str):
+        text = value[:_MOST_LETTERS] + "…" * (len(value) > _MOST_LETTERS)
+        return Summary(kind, nbytes=len(value), text=visible(repr(text)))
+    if isinstance(value, bytes):
+        text = repr(value[:_MOST_LETTERS])
+        is_long = len(text) > _MOST_LETTERS
+        return Summary(kind, nbytes=len(value), text=text[:_MOST_LETTERS] + "…" * is_long)
     if isinstance(value, np.generic) or value is None or isinstance(value, bool | int | float | complex):
         alarm = "NaN" if isinstance(value, float | np.floating) and value != value else ""
-        return Summary(type(value).__name__, text=str(value), alarm=alarm)
+        return Summary(kind, text=visible(str(value)[:_MOST_LETTERS]), alarm=alarm)
     if isinstance(value, Mapping):
-        return _of_parts("dict", [(str(name), part) for name, part in value.items()])
+        return _of_parts("dict", len(value), ((_name(key), _item(value, key)) for key in value), room, levels)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return _of_parts(type(value).__name__, list(zip(value._fields, value, strict=True)))
+        return _of_parts(kind, len(value), zip(value._fields, value, strict=True), room, levels)
     if isinstance(value, list | tuple):
-        return _of_parts(type(value).__name__, [("", part) for part in value])
-    array = _as_array(value)
-    return Summary(type(value).__name__, text=brief(value)) if array is None else _of_array(array, value)
+        return _of_parts(kind, len(value), (("", part) for part in value), room, levels)
+    try:
+        array = np.asarray(value) if _is_image(value) else value if _is_array(value) else None
+        if array is not None:
+            return _of_array(array, value)
+    except Exception:  # the array of another library that cannot be read, such as a quantised tensor
+        pass
+    return Summary(kind, text=visible(brief(value)))
 
 
-def _of_parts(kind: str, parts: list[tuple[str, Any]]) -> Summary:
-    found = [(name, summarise(part)) for name, part in parts[:_MOST_PARTS]]
+def _of_parts(kind: str, n: int, parts: Iterable[tuple[str, Any]], room: int, levels: int) -> Summary:
+    """Describe the first parts. All parts of one value have the same room for parts of their own."""
+    shown = min(n, _MOST_PARTS, room) if levels else 0
+    inner = (room - shown) // max(shown, 1)
+    few = islice(parts, shown)
+    found = tuple(
+        (name, part.summary if isinstance(part, _Failed) else _summary(part, inner, levels - 1))
+        for name, part in few
+    )
     size = sum(part.nbytes for _, part in found)
-    more = f"{len(parts):,} parts" if len(parts) > len(found) else ""
-    return Summary(kind, nbytes=size, text=more if found else "empty", parts=tuple(found))
+    more = f"{n:,} part{'s' * (n != 1)}" if n > shown else ""
+    return Summary(kind, nbytes=size, text=more if n else "empty", parts=found)
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """In place of a part that cannot be read."""
+
+    summary: Summary
+
+
+def _item(mapping: Mapping[Any, Any], key: Any) -> Any:
+    """Return the part of a mapping, which may read it from a file only now."""
+    try:
+        return mapping[key]
+    except Exception as error:
+        return _Failed(Summary("unreadable", text=brief(error), alarm="cannot be read"))
+
+
+def _name(key: Any) -> str:
+    """Return a key as a name of limited length."""
+    try:
+        text = str(key)
+    except Exception:
+        text = f"<{type(key).__name__}>"
+    return in_a_line(
+        text[: _MOST_LETTERS_OF_A_NAME - 1] + "…" if len(text) > _MOST_LETTERS_OF_A_NAME else text
+    )
+
+
+# ---------------------------------------------------------------- arrays
 
 
 def _is_of(library: str, value: Any) -> bool:
     return any(kind.__module__.partition(".")[0] == library for kind in type(value).__mro__)
 
 
-def _as_array(value: Any) -> np.ndarray[Any, Any] | None:
-    """Return an array, tensor or image of another library as an array, or None for other values."""
+def _is_image(value: Any) -> bool:
+    return _is_of("PIL", value) and hasattr(value, "convert")
+
+
+def _is_array(value: Any) -> bool:
+    """Return whether a value is an array or tensor of any library, which may be in a file."""
     if isinstance(value, np.ndarray):
-        return value
-    try:
-        if _is_of("PIL", value) and hasattr(value, "convert"):
-            return np.asarray(value if value.mode in ("L", "RGB", "RGBA") else value.convert("RGB"))
-        if _is_of("torch", value) and hasattr(value, "detach"):
-            tensor = value.detach().cpu()
-            torch = sys.modules["torch"]
-            return np.asarray(tensor.float() if tensor.dtype == torch.bfloat16 else tensor)
-        if hasattr(value, "__array__") and hasattr(value, "shape") and hasattr(value, "dtype"):
-            return np.asarray(value)
-    except Exception:  # the array of another library that cannot be read, such as a quantised tensor
-        pass
-    return None
+        return True
+    if _is_of("torch", value) and hasattr(value, "detach"):
+        return bool(value.layout == sys.modules["torch"].strided)
+    return hasattr(value, "__array__") and hasattr(value, "shape") and hasattr(value, "dtype")
 
 
-def _of_array(array: np.ndarray[Any, Any], value: Any) -> Summary:
-    dtype = str(getattr(value, "dtype", array.dtype)).removeprefix("torch.")
-    if array.dtype.names is not None:
-        dtype = f"record({', '.join(array.dtype.names)})"
-    elif _is_of("PIL", value):
+def _in_memory(part: Any) -> np.ndarray[Any, Any]:
+    """Return an array of any library, or a part of it, as an array of numpy."""
+    if isinstance(part, np.ma.MaskedArray):
+        return part
+    if isinstance(part, np.ndarray):
+        return part.view(np.ndarray)  # a matrix has two dimensions whatever its part
+    if _is_of("torch", part) and hasattr(part, "detach"):
+        part = part.detach().cpu()
+        part = part.float() if part.dtype == sys.modules["torch"].bfloat16 else part
+    return np.asarray(part)
+
+
+def _of_array(array: Any, value: Any) -> Summary:
+    shape = tuple(int(n) for n in array.shape)
+    size = math.prod(shape)
+    is_whole = size <= _MOST_ELEMENTS
+    values = _in_memory(array) if is_whole else _blocks(array, shape)
+    dtype = str(getattr(value, "dtype", values.dtype)).removeprefix("torch.")
+    if values.dtype.names is not None:
+        dtype = f"record({', '.join(values.dtype.names)})"
+    elif _is_image(value):
         dtype = f"{value.mode} image"
-    kind = f"{dtype}[{', '.join(map(str, array.shape))}]"
-    text, alarm = _range(array)
-    drawn = "" if text.startswith("[") else picture(array)  # all values are shown
-    return Summary(kind, tuple(array.shape), array.nbytes, text, alarm, picture=drawn)
+    kind = f"{_name(dtype)}[{', '.join(map(str, shape))}]"
+    text, alarm = _range(values, shape)
+    if not is_whole and text:
+        text += ", of a part"
+    elif not is_whole and alarm:
+        alarm += " in a part"
+    drawn = "" if text.startswith("[") else picture(_drawable(array, values, value, shape))
+    return Summary(kind, shape, size * values.dtype.itemsize, text, alarm, picture=drawn)
 
 
-def _range(array: np.ndarray[Any, Any]) -> tuple[str, str]:
+def _drawable(array: Any, values: np.ndarray[Any, Any], value: Any, shape: tuple[int, ...]) -> Any:
+    """Return what `picture` gets: an array in memory, or a curve that may be in a file."""
+    if _is_image(value) and value.mode not in _MODES_AS_THEY_ARE:
+        return np.asarray(value.convert("RGB"))
+    if math.prod(shape) <= _MOST_ELEMENTS:
+        return values
+    if isinstance(array, np.ndarray):
+        return _in_memory(array)
+    if len(shape) == 1:
+        return array
+    return np.zeros(0)  # no picture
+
+
+def _blocks(array: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Return the values of a few blocks of a large array, which may be in a file.
+
+    Elements that lie apart would be slow to read, and wrong for values that repeat.
+    """
+    window, rest = list(shape), _MOST_ELEMENTS // _BLOCKS
+    for axis in range(len(shape)):
+        others = math.prod(window[axis + 1 :])
+        window[axis] = min(shape[axis], max(rest // others, 1))
+        rest = max(rest // window[axis], 1)
+    found = []
+    for number in range(_BLOCKS):
+        starts = [(n - wide) * number // (_BLOCKS - 1) for n, wide in zip(shape, window, strict=True)]
+        block = array[tuple(slice(i, i + wide) for i, wide in zip(starts, window, strict=True))]
+        found.append(_in_memory(block).ravel())
+    is_masked = any(isinstance(block, np.ma.MaskedArray) for block in found)
+    joined: np.ndarray[Any, Any] = (np.ma.concatenate if is_masked else np.concatenate)(found)
+    return joined
+
+
+def _range(array: np.ndarray[Any, Any], shape: tuple[int, ...]) -> tuple[str, str]:
     """Return the range and the mean of an array, and an alarm for values that are not finite."""
     if array.dtype.kind not in "biuf" or not array.size:
-        return (brief(array.tolist()) if 0 < array.size <= _MOST_SHOWN else ""), ""
-    values, alarm = _some(array).ravel(), ""
+        return (visible(brief(array.tolist())) if 0 < array.size <= _MOST_SHOWN else ""), ""
+    values, alarm = array.ravel(), ""
     if isinstance(values, np.ma.MaskedArray):
         values, masked = values.compressed(), int(np.ma.getmaskarray(values).sum())
         alarm = f"{count(masked)} masked" if masked else ""
@@ -163,19 +278,10 @@ def _range(array: np.ndarray[Any, Any]) -> tuple[str, str]:
         return "", alarm
     is_float = array.dtype.kind == "f"
     if (
-        array.ndim == 1
+        len(shape) == 1
         and array.size <= (_MOST_SHOWN if is_float else _MOST_LABELS)
         and "masked" not in alarm
     ):
         return str([float(number(x)) if is_float else x for x in array.tolist()]), alarm
     low, high, mean = (float(x) for x in (values.min(), values.max(), values.mean(dtype=np.float64)))
     return f"{number(low)} … {number(high)}, mean {number(mean)}", alarm
-
-
-def _some(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return an array, or equally spaced rows of a large one, which may be a file."""
-    if array.size <= _MOST_ELEMENTS:
-        return array
-    longest = int(np.argmax(array.shape))
-    step = -(-array.size // _MOST_ELEMENTS)
-    return array[(slice(None),) * longest + (slice(None, None, step),)]

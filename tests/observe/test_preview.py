@@ -161,6 +161,12 @@ def test_lengths_that_differ_are_a_range():
     assert found.structure == "image: uint8[256, 213–256, 3], label: int64"
     assert preview([1, "a", [1]]).structure == "int | str | list of 1 × int"
     assert preview([[1], [1, 2, 3]]).structure == "list of 1–3 × int"
+    boxes = sk.smap(lambda i: [["cat", 0.9]] * i + [[]], range(9)).preview(3)
+    assert boxes.structure == "list of 1–3 × (list | [str, float])"
+    assert page(boxes._repr_html_())
+    mixed = preview([[1, "a"], [1, "a", None], [2.0]])
+    assert mixed.structure == "list of 1–3 × (int | str | NoneType | float)"
+    assert preview([{"a": [1, "a"]}, {"a": ["a", 1]}]).structure == "a: [int | str, str | int]"
 
 
 def failing(x):
@@ -372,4 +378,4 @@ def test_no_library_is_imported_for_pictures():
 
 def test_a_part_of_a_vast_array_is_looked_at():
     summary = summarise(VAST)
-    assert summary.line() == "uint8[1048576, 1048576] 1 … 1, mean 1"
+    assert summary.line() == "uint8[1048576, 1048576] 1 … 1, mean 1, of a part"
