@@ -442,6 +442,10 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         state = ["closed"] * self._is_closed
         return f"{type(self).__name__}({shown})", [size, *state], next(running, None) or self.view
 
+    def knows_its_order(self) -> bool:
+        """Are the indices of `view` numbers of items? Otherwise they are the keys that a sampler gives."""
+        return self._epochs.sampler is None or whole_order(self._epochs.sampler) is not None
+
     def draws_its_order(self) -> bool:
         """Is the order another one in every run of the program, because no seed was given?"""
         given = self._options

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from types import CodeType, FunctionType
-from typing import Any, TypeVar
+from typing import Any
 
 from ..core.errors import brief
 from ..core.source import Source
@@ -23,8 +23,6 @@ _FILES = ("filename", "_path", "_paths", "path")
 _MOST_NAMES = 6
 _MOST_WRAPPERS = 16  # around a function
 
-T = TypeVar("T")
-
 
 def describe(view: View[Any]) -> list[str]:
     """Return a description of the data below a view without sources. Reads no item and opens no file.
@@ -37,17 +35,12 @@ def describe(view: View[Any]) -> list[str]:
     if view._sources:
         return []
     data = view._wrapped() if isinstance(view, Source) else view
-    found = _or(list, lambda: _shape(data) or _columns(data) or _first(data))
+    try:
+        found = _shape(data) or _columns(data) or _first(data)
+    except Exception:  # of an object of the user, which may be anything
+        found = []
     file = file_of(data)
     return [*found, f"file {file}"] if file else found
-
-
-def _or(default: Callable[[], T], describing: Callable[[], T]) -> T:
-    """Return a description. An object of the user may fail while it is described."""
-    try:
-        return describing()
-    except Exception:
-        return default()
 
 
 def _shape(data: Any) -> list[str]:
@@ -91,7 +84,10 @@ def file_of(data: Any) -> str:
     >>> file_of(io.StringIO())
     ''
     """
-    return _or(str, lambda: _file_of(data))
+    try:
+        return _file_of(data)
+    except Exception:  # of an object of the user, which may be anything
+        return ""
 
 
 def _file_of(data: Any) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from time import perf_counter
 from typing import Any
 
 from ..core.arguments import as_bool, check_callable, int_at_least, optional_number, positive_int
 from ..core.display import LoaderDisplay
-from ..core.errors import brief
+from ..core.errors import EvaluationError, brief, summary
 from ..core.indices import Unsized
 from ..core.iteration import is_one_shot
 from ..core.tracebacks import hiding_frames
@@ -18,10 +17,11 @@ from ..core.units import plural, seconds, size
 from ..core.view import View, is_measured
 from .cards import chain, label, path_of, stage_row, step_card
 from .html import escape, faint, frame, pre, row, visible
-from .steps import Step, Steps, viewed
+from .steps import Step, Steps, failed_step, indices_known, viewed
 from .structure import structure
 from .summary import summarise
 from .tree import text_of
+from .ways import without_nodes
 
 __all__ = ["Preview", "preview"]
 
@@ -140,13 +140,14 @@ def preview(
     TypeError
         If `sequence` cannot be indexed, or an argument has the wrong type.
     ValueError
-        If an argument is out of range.
+        If an argument is out of range, or a one-shot iterator would be used up.
 
     Notes
     -----
     Computes the items in this thread, without workers. At least one item is computed. An item that fails is
     a card with its error. Items that a cache holds are taken from it, unless with `stages`. Nothing is added
-    to a cache. Of a StreamLoader, a copy opens the streams of the first epoch.
+    to a cache. Of a StreamLoader, a copy opens the streams of the first epoch. A DataLoader whose order is
+    known only when a given sampler is read is refused.
 
     Examples
     --------
@@ -169,8 +170,8 @@ def preview(
         raise TypeError(f"preview: epochs must be numbers of epochs, such as (0, 1), got {epochs!r}")
     chosen = None if epochs is None else [int_at_least(e, "preview: epochs", 0) for e in epochs]
     budget = _Budget(clock, max_seconds, max_bytes)
-    if isinstance(sequence, LoaderDisplay) and not hasattr(sequence, "view"):
-        return _of_streams(sequence, n, budget)
+    if isinstance(sequence, LoaderDisplay) and not _has_indices(sequence):
+        return _of_copy(sequence, n, chosen, budget)
     view = viewed(sequence, "preview")
     steps = Steps(clock, most=int(stages), uses_caches=not stages)
     with hiding_frames():
@@ -179,28 +180,76 @@ def preview(
     return Preview(text_of(view), found, budget.spent(), budget.nbytes, budget.is_cut, stages)
 
 
-def _of_streams(loader: Any, n: int, budget: _Budget) -> Preview:
-    """Show the first batches of a loader of streams, which a copy of it reads without workers."""
+def _has_indices(loader: Any) -> bool:
+    """Return whether a loader is read by its view. One that draws the keys of its own sampler is copied."""
+    return hasattr(loader, "view") and (indices_known(loader) or loader._options.given_sampler is not None)
+
+
+def _of_copy(loader: Any, n: int, epochs: list[int] | None, budget: _Budget) -> Preview:
+    """Show the first batches of a loader, which a copy of it reads without workers."""
     name = type(loader).__name__
-    if is_one_shot(loader._streams):
+    for source in ("_streams", "dataset"):
+        if is_one_shot(getattr(loader, source, None)):
+            what = "the streams are" if source == "_streams" else "the data set is"
+            raise ValueError(
+                f"preview: {what} an iterator that cannot begin again, so a preview would use them up."
+                " Pass an object that can be iterated again"
+            )
+    if epochs and getattr(loader, "last_batch", None) == "rollover":
         raise ValueError(
-            "preview: the streams are an iterator that cannot begin again, so a preview would use them up."
-            " Pass an object that can be iterated again"
+            "preview: epochs cannot be shown with last_batch='rollover', because an epoch begins with the"
+            " samples that the epoch before has left. Leave epochs out"
         )
+    rows = []
     with hiding_frames(), loader.with_workers(0) as copy:
-        batches = (Step(name, name, i, value=summarise(item)) for i, item in enumerate(islice(copy, n)))
-        found = tuple(budget.within(batches))
-    return Preview(name, ((-1, found),), budget.spent(), budget.nbytes, budget.is_cut, False)
+        for epoch in [-1] if epochs is None else epochs:
+            if epoch >= 0:
+                copy.set_epoch(epoch)
+            rows.append((epoch, tuple(budget.within(_read(lambda: iter(copy), name, name, n)))))
+    return Preview(name, tuple(rows), budget.spent(), budget.nbytes, budget.is_cut, False)
 
 
 def _items(view: View[Any], n: int, steps: Steps) -> Iterator[Step]:
-    if not is_measured(view) and view._streams:  # cheaper than to find the length first
-        for i, item in enumerate(islice(iter(view), n)):
-            yield Step(text_of(view), view._name, i, value=summarise(item))
-        return
-    length = view._n
+    if is_measured(view):
+        length = view._n
+    else:
+        view, text, name = without_nodes(view), text_of(view), view._name  # a scan would start their workers
+        if view._streams:  # cheaper than to find the length first
+            yield from _read(lambda: iter(view), text, name, n)
+            return
+        try:
+            length = view._n
+        except Exception as error:
+            yield _failed(error, text, name, 0)
+            return
     for i in range(n if isinstance(length, Unsized) else min(n, length)):
         yield steps.of(view, i)
+
+
+def _read(begin: Callable[[], Iterator[Any]], text: str, name: str, n: int) -> Iterator[Step]:
+    """Yield the first items of an iteration. One that fails is a step with its error."""
+    iterator: Iterator[Any] | None = None
+    for i in range(n):
+        try:
+            iterator = begin() if iterator is None else iterator
+            item = next(iterator)
+        except StopIteration:
+            return
+        except Exception as error:
+            yield _failed(error, text, name, i)
+            if iterator is None:
+                return
+        else:
+            yield Step(text, name, i, value=summarise(item))
+
+
+def _failed(error: Exception, text: str, name: str, i: int) -> Step:
+    """Return the step of an item that failed."""
+    inner = failed_step(error) if isinstance(error, EvaluationError) else None
+    if inner is None:
+        told = error.message if isinstance(error, EvaluationError) else summary(error)
+        return Step(text, name, i, error=told)
+    return inner if inner.view == text else Step(text, name, i, parts=(inner,))
 
 
 class _Budget:

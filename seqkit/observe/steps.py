@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from ..core.errors import EvaluationError, brief, summary
 from ..core.indices import UNKNOWN
-from ..core.source import as_view
-from ..core.view import View, is_measured
+from ..core.iteration import is_one_shot
+from ..core.source import Source, as_view
+from ..core.view import View, is_measured, walk
 from ..prefetch import Prefetch
 from ..views.bases.one_of_several import OneOfSeveral
 from ..views.bases.random import Random
@@ -19,7 +22,7 @@ from ..views.filter import Filter
 from .summary import Summary, summarise
 from .tree import text_of
 
-__all__ = ["Step", "Steps", "viewed"]
+__all__ = ["Step", "Steps", "failed_step", "indices_known", "key_of", "refuse_one_shot", "viewed"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class Step:
         Seed and epoch of a random view, and the key that its random numbers are drawn from; or "".
     parts : tuple of Step
         The items that the item is made of.
+    origin : int
+        Number of the source among those with the same text, from 0 on.
     """
 
     view: str
@@ -57,6 +62,7 @@ class Step:
     is_same: bool = False
     key: str = ""
     parts: tuple[Step, ...] = ()
+    origin: int = 0
 
     def walk(self) -> Iterator[Step]:
         """Yield this step and all steps below, from the outside to the inside."""
@@ -76,7 +82,7 @@ class Step:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the step as plain values, with the steps below it."""
-        found: dict[str, Any] = {"view": self.view, "index": self.index, "seconds": self.seconds}
+        found: dict[str, Any] = {"view": self.view, "index": _as_data(self.index), "seconds": self.seconds}
         if self.value is not None:
             found["value"] = self.value.to_dict()
         found.update((name, text) for name in ("error", "key") if (text := getattr(self, name)))
@@ -103,6 +109,8 @@ class Steps:
         self._clock = clock
         self._most = most
         self._uses_caches = uses_caches
+        self._known: dict[int, tuple[View[Any], dict[str, Any]]] = {}  # what all steps of a view share
+        self._origins: dict[str, list[Any]] = {}  # the objects that have the same text
 
     def of(self, view: View[Any], i: Any) -> Step:
         """Return the steps of one item."""
@@ -112,16 +120,18 @@ class Steps:
         """Return the steps of an item, and its value or `_FAILED`."""
         steps: list[Step] = []
         held: list[tuple[View[Any], Any, Any]] = []
-        about: dict[str, Any] = {"view": text_of(view), "name": view._name, "index": i, "key": _key(view)}
+        about: dict[str, Any] = {**self._about(view), "index": i}
         try:
             for source, indices in self._parts(view, i):
                 for j in indices:
-                    step, value = self._step(source, j, looks and len(steps) < self._most)
+                    step, value = self._step(
+                        source, _asked(view, source, j), looks and len(steps) < self._most
+                    )
                     steps.append(step)
                     if value is _FAILED:
                         return Step(**about, parts=tuple(steps)), _FAILED
                     held.append((source, j, value))
-            about["is_same"] = bool(held) and _passes_on(view)
+            about["is_same"] = bool(held) and _passes_on(view, i)
             read = _reader(view, i, held)
             begun = self._clock()
             value = read()
@@ -137,12 +147,29 @@ class Steps:
     def _parts(self, view: View[Any], i: Any) -> Iterable[tuple[View[Any], Iterable[Any]]]:
         if isinstance(view, Prefetch):
             return ((view.below(), (i,)),)
+        if _reads_at_once(view, i):
+            return ((view._sources[0], (i,)),)
         is_own = not type(view).__module__.startswith("seqkit.")
         if is_own and type(view)._parts is View._parts:
             return ()  # the default may be wrong
         if self._uses_caches and view._name == "add_cache" and not list(view._needs(i)):
             return ()
         return view._parts(i)
+
+    def _about(self, view: View[Any]) -> dict[str, Any]:
+        """Return what all steps of a view share."""
+        if id(view) not in self._known:
+            text = text_of(view)
+            data = view._data if isinstance(view, Source) else view
+            alike = self._origins.setdefault(text, [])
+            if not any(data is one for one in alike):
+                alike.append(data)
+            origin = next(number for number, one in enumerate(alike) if one is data)
+            self._known[id(view)] = (
+                view,
+                {"view": text, "name": view._name, "key": _key(view), "origin": origin},
+            )
+        return self._known[id(view)][1]
 
 
 _FAILED = object()
@@ -151,17 +178,107 @@ _FAILED = object()
 def viewed(sequence: Any, who: str) -> View[Any]:
     """Return a sequence as a view, or the view of a loader."""
     if not hasattr(type(sequence), "_explained"):
-        return as_view(sequence, who)
+        view = as_view(sequence, who)
+        _refuse_one_shots(view, who)
+        return view
     if not hasattr(sequence, "view"):
         raise TypeError(
             f"{who}: the batches of a {type(sequence).__name__} cannot be read by index. Use"
             " next(iter(loader)), which displays itself."
         )
-    return as_view(sequence.view, who)
+    for name in ("dataset", "sampler", "batch_sampler"):
+        refuse_one_shot(getattr(sequence, name, None), who)
+    if not indices_known(sequence):
+        kind = type(sequence).__name__
+        raise TypeError(
+            f"{who}: the order of this {kind} is known only when its sampler is read, which a {who} would"
+            f" use up. Use sk.{who}(loader.dataset), or next(iter(loader))."
+        )
+    view = as_view(sequence.view, who)
+    _refuse_one_shots(view, who)
+    return view
 
 
-def _passes_on(view: View[Any]) -> bool:
+def indices_known(loader: Any) -> bool:
+    """Return whether the items of a loader can be read by index without reading a sampler."""
+    return not hasattr(loader, "knows_its_order") or bool(loader.knows_its_order())
+
+
+def _refuse_one_shots(view: View[Any], who: str) -> None:
+    for node in walk(view):
+        if node._name == "uniter":
+            refuse_one_shot(node._wrapped(), who)
+
+
+def refuse_one_shot(source: Any, who: str) -> None:
+    """Raise ValueError if reading an object would use it up."""
+    if is_one_shot(source):
+        raise ValueError(
+            f"{who}: {source!r} is an iterator that cannot begin again, so a {who} would use it up. Pass an"
+            " object that can be iterated again, or a function that returns an iterator to uniter"
+        )
+
+
+def failed_step(error: EvaluationError) -> Step | None:
+    """Return the steps of an error, from the requested item to the one that failed, without values.
+
+    >>> failed_step(EvaluationError("x", view=as_view("ab", "steps"), index=1)).view
+    '<str of 2>'
+    """
+    step: Step | None = None
+    for view, index in reversed(error.path or ((error.view, error.index),)):
+        if view is not None:
+            told = "" if step else summary(error.__cause__ or error)
+            step = Step(text_of(view), view._name, index, error=told, parts=(step,) if step else ())
+    return step
+
+
+def key_of(index: Any) -> Any:
+    """Return an index as a value that can be a key of a dict. Equal indices give equal keys.
+
+    >>> import numpy as np
+    >>> key_of(np.array([1, 2])) == key_of(np.array([1, 2])), key_of(np.int64(3)), key_of("a")
+    (True, 3, 'a')
+    """
+    index = index.tolist() if callable(getattr(index, "tolist", None)) else index
+    try:
+        hash(index)
+    except TypeError:
+        return type(index), repr(index)
+    return index
+
+
+def _as_data(index: Any) -> Any:
+    """Return an index as a value of JSON: arrays and tuples as lists, objects as texts."""
+    index = index.tolist() if callable(getattr(index, "tolist", None)) else index
+    if isinstance(index, list | tuple):
+        return [_as_data(part) for part in index]
+    return index if index is None or isinstance(index, int | float | str) else brief(index)
+
+
+def _takes_keys(view: View[Any]) -> bool:
+    """Return whether a view is that of the samples of a `DataLoader` at the keys of its sampler."""
+    return type(view).__module__ == "seqkit.loader.at_keys" and view._name == "samples"
+
+
+def _asked(view: View[Any], source: View[Any], key: Any) -> Any:
+    """Return the index of a source for a key that a view asks for. Objects of the user get it as it is."""
+    samples: Any = view if _takes_keys(view) else None
+    if samples is not None and not samples._takes_keys and not _reads_at_once(view, key):
+        return source._wrap_checked(key)
+    return key
+
+
+def _reads_at_once(view: View[Any], key: Any) -> bool:
+    """Return whether a loader reads a list of keys as one key of the data set."""
+    samples: Any = view
+    return _takes_keys(view) and isinstance(key, list | np.ndarray) and bool(samples._takes_lists)
+
+
+def _passes_on(view: View[Any], i: Any) -> bool:
     """Return whether an item is an item of a view below, so that there is nothing to compute."""
+    if _takes_keys(view):
+        return _reads_at_once(view, i) or not isinstance(i, list | np.ndarray)
     is_kept = view._name in ("add_cache", "at_keys", "monitor_throughput", "repeat", "bound")
     return is_kept or isinstance(view, Selection | OneOfSeveral | Filter | Prefetch)
 
@@ -170,14 +287,18 @@ def _reader(view: View[Any], i: Any, held: list[tuple[View[Any], Any, Any]]) -> 
     """Return a function that computes an item from known items, or from others that the view reads."""
     if not held:
         return partial(view._get, i)
-    if _passes_on(view):
+    if _passes_on(view, i):
         return lambda: held[-1][2]
+    if _takes_keys(view):
+        return lambda: [value for _, _, value in held]
     sources = tuple(_Held(source, held) for source in view._sources)
     rebuilt = view._rebuild(sources)
 
     def read() -> Any:
         try:
-            return rebuilt._get(i)
+            value = rebuilt._get(i)
+            if not _reads_later(value):
+                return value
         except Exception:
             if not any(source.was_in_vain for source in sources):
                 raise
@@ -186,21 +307,35 @@ def _reader(view: View[Any], i: Any, held: list[tuple[View[Any], Any, Any]]) -> 
     return read
 
 
+def _reads_later(value: Any) -> bool:
+    """Return whether a value is a view of known items, which may read others later."""
+    return isinstance(value, View) and any(isinstance(node, _Held) for node in walk(value))
+
+
 class _Held(View[Any]):
     """A view with a few known items."""
 
     def __init__(self, source: View[Any], held: list[tuple[View[Any], Any, Any]]) -> None:
         super().__init__((), source._n if is_measured(source) else UNKNOWN)
         self._random_count = source._random_count  # the keys of random views above depend on it
-        self._held = [(j, value) for view, j, value in held if view is source]
+        self._name = source._name
+        self._original = source
+        self._held = {key_of(j): value for view, j, value in reversed(held) if view is source}
         self.was_in_vain = False
 
     def _get(self, i: Any) -> Any:
-        for j, value in self._held:
-            if j is i or (type(j) is not list and j == i):
-                return value
-        self.was_in_vain = True
-        raise LookupError(f"item {brief(i)} is not known")
+        key = key_of(i)
+        if key not in self._held:
+            self.was_in_vain = True
+            raise LookupError(f"item {brief(i)} is not known")
+        return self._held[key]
+
+    def _as_int(self, key: Any) -> Any:
+        self.was_in_vain |= not isinstance(key, int)  # a key that only the source itself understands
+        return super()._as_int(key)
+
+    def _described(self, sources: list[str]) -> str:
+        return repr(self._original)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return self

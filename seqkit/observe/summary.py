@@ -138,7 +138,7 @@ def _of_parts(kind: str, n: int, parts: Iterable[tuple[str, Any]], room: int, le
     inner = (room - shown) // max(shown, 1)
     few = islice(parts, shown)
     found = tuple(
-        (name, part.summary if isinstance(part, _Failed) else _summary(part, inner, levels - 1))
+        (name, part.summary if isinstance(part, _Unreadable) else _summary(part, inner, levels - 1))
         for name, part in few
     )
     size = sum(part.nbytes for _, part in found)
@@ -147,7 +147,7 @@ def _of_parts(kind: str, n: int, parts: Iterable[tuple[str, Any]], room: int, le
 
 
 @dataclass(frozen=True)
-class _Failed:
+class _Unreadable:
     """In place of a part that cannot be read."""
 
     summary: Summary
@@ -158,7 +158,7 @@ def _item(mapping: Mapping[Any, Any], key: Any) -> Any:
     try:
         return mapping[key]
     except Exception as error:
-        return _Failed(Summary("unreadable", text=brief(error), alarm="cannot be read"))
+        return _Unreadable(Summary("unreadable", text=brief(error), alarm="cannot be read"))
 
 
 def _name(key: Any) -> str:
@@ -167,9 +167,8 @@ def _name(key: Any) -> str:
         text = str(key)
     except Exception:
         text = f"<{type(key).__name__}>"
-    return in_a_line(
-        text[: _MOST_LETTERS_OF_A_NAME - 1] + "…" if len(text) > _MOST_LETTERS_OF_A_NAME else text
-    )
+    is_long = len(text) > _MOST_LETTERS_OF_A_NAME
+    return in_a_line(text[: _MOST_LETTERS_OF_A_NAME - 1] + "…" if is_long else text)
 
 
 # ---------------------------------------------------------------- arrays
@@ -248,8 +247,8 @@ def _blocks(array: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
         window[axis] = min(shape[axis], max(rest // others, 1))
         rest = max(rest // window[axis], 1)
     found = []
-    for number in range(_BLOCKS):
-        starts = [(n - wide) * number // (_BLOCKS - 1) for n, wide in zip(shape, window, strict=True)]
+    for which in range(_BLOCKS):
+        starts = [(n - wide) * which // (_BLOCKS - 1) for n, wide in zip(shape, window, strict=True)]
         block = array[tuple(slice(i, i + wide) for i, wide in zip(starts, window, strict=True))]
         found.append(_in_memory(block).ravel())
     is_masked = any(isinstance(block, np.ma.MaskedArray) for block in found)

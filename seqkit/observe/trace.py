@@ -8,14 +8,15 @@ from time import perf_counter
 from typing import Any
 
 from ..core.arguments import check_callable
-from ..core.errors import EvaluationError, brief, summary
+from ..core.errors import EvaluationError, brief
 from ..core.tracebacks import hiding_frames
 from ..core.units import seconds
 from ..core.view import Indexable, is_measured
 from .cards import label, path_of, stage_row
 from .html import ALARM, escape, faint, frame, pre, visible
-from .steps import Step, Steps, viewed
-from .tree import column, drawing, text_of
+from .steps import Step, Steps, failed_step, key_of, viewed
+from .tree import column, drawing
+from .ways import without_nodes
 
 __all__ = ["Trace", "trace"]
 
@@ -47,19 +48,23 @@ class Trace:
         return self.step.failed()
 
     def sources(self) -> dict[str, list[Any]]:
-        """Return the indices that were read from each source.
+        """Return the indices that were read from each source. Sources with the same text are numbered.
 
         >>> import seqkit as sk
         >>> sk.batch(sk.shuffle("abcdef", seed=0), 2).trace(1).sources()
         {'<str of 6>': [5, 1]}
         """
-        found: dict[str, list[Any]] = {}
+        found: dict[str, dict[int, dict[Any, Any]]] = {}
         for step in self.step.walk():
             if not step.parts:
-                indices = found.setdefault(step.view, [])
-                if step.index not in indices:
-                    indices.append(step.index)
-        return found
+                found.setdefault(step.view, {}).setdefault(step.origin, {}).setdefault(
+                    key_of(step.index), step.index
+                )
+        return {
+            f"{text} [{number}]" if len(origins) > 1 else text: list(indices.values())
+            for text, origins in found.items()
+            for number, indices in enumerate(origins.values(), 1)
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return the tree as plain values: view, index, seconds, value, key, error and parts of each step."""
@@ -112,6 +117,8 @@ def trace(sequence: Indexable[Any] | Any, i: int, *, clock: Callable[[], float] 
     ------
     TypeError
         If `sequence` cannot be indexed, or `i` is not an int.
+    ValueError
+        If a one-shot iterator would be used up.
     IndexError
         If there is no item `i`.
 
@@ -133,6 +140,8 @@ def trace(sequence: Indexable[Any] | Any, i: int, *, clock: Callable[[], float] 
     with hiding_frames():
         if is_measured(view):
             i = view._wrap_checked(i)
+        else:
+            view = without_nodes(view)  # a scan would start their workers
         return Trace(Steps(clock, _MOST_PARTS, uses_caches=False).of(view, i))
 
 
@@ -154,11 +163,7 @@ def error_display(error: EvaluationError) -> str:
     True
     """
     message = pre(f'<span style="color:{ALARM}">{escape(error)}</span>')
-    step: Step | None = None
-    for view, index in reversed(error.path or ((error.view, error.index),)):
-        if view is not None:
-            told = "" if step else summary(error.__cause__ or error)
-            step = Step(text_of(view), view._name, index, error=told, parts=(step,) if step else ())
+    step = failed_step(error)
     lines = _lines(step) if step else []
     return frame(message, pre("\n".join(_html(text, step) for text, step in lines)))
 

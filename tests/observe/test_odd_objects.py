@@ -86,7 +86,7 @@ class FailingProperties(Data):
 
 class WrongProperties(Data):
     columns = 7
-    path = [object()]
+    path = (object(),)
     nbytes = "many"
     shape = (object(), None)
     dtype = filename = 3

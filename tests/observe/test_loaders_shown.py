@@ -1,0 +1,213 @@
+"""`preview` and `trace` of loaders: samplers, keys of any kind, iterators that would be used up."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import BatchSampler, IterableDataset, RandomSampler, SubsetRandomSampler
+
+import seqkit as sk
+from seqkit.streams import StreamLoader
+
+X = np.arange(40)
+
+
+class OnlyIter:
+    def __iter__(self):
+        raise AssertionError("the sampler was read")
+
+
+class Lines(IterableDataset):
+    """A data set that can only be iterated."""
+
+    epoch = 0
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __iter__(self):
+        return iter(range(10 * self.epoch, 10 * self.epoch + 10))
+
+
+UNKNOWN_ORDERS = {
+    "subset": {"sampler": SubsetRandomSampler([35, 36, 37])},
+    "random": {"sampler": RandomSampler(X)},
+    "only __iter__": {"sampler": OnlyIter()},
+    "infinite": {"sampler": sk.InfiniteSampler(range(40))},
+    "batches": {"batch_sampler": BatchSampler(SubsetRandomSampler([35, 36, 37]), 2, False)},
+}
+
+
+@pytest.mark.parametrize("size", [None, 3])
+@pytest.mark.parametrize("name", UNKNOWN_ORDERS)
+def test_a_sampler_whose_order_is_not_known_is_not_read(name, size):
+    arguments = UNKNOWN_ORDERS[name]
+    loader = sk.DataLoader(X, **({} if "batch_sampler" in arguments else {"batch_size": size}), **arguments)
+    before = torch.get_rng_state()
+    for look in (sk.preview, lambda loader: sk.trace(loader, 0)):
+        with pytest.raises(TypeError, match="the order of this DataLoader is known only when its sampler"):
+            look(loader)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert loader.epoch == 0
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_the_keys_of_a_loader_s_own_sampler_are_drawn_by_a_copy(shuffle):
+    loader = sk.DataLoader(X, batch_size=7, last_batch="rollover", shuffle=shuffle)
+    shown = [step.value.text for step in loader.preview(3).items]
+    assert shown == [str(batch.tolist()) for batch in loader][:3]
+    with pytest.raises(ValueError, match="preview: epochs"):  # depends on the epoch before
+        loader.preview(3, epochs=[1])
+    assert loader.epoch == 1
+
+
+@pytest.mark.parametrize("split", ["reader", "none"])
+def test_a_data_set_that_is_iterated_is_shown(split):
+    data = Lines()
+    loader = sk.DataLoader(data, batch_size=3, iterable_split=split)
+    for epoch in range(3):
+        assert loader.preview(1).items[0].value.text.startswith("[0, 1, 2]" if epoch == 0 else "[")
+        assert loader.epoch == epoch
+        assert next(iter(loader)).tolist()[0] == 10 * epoch
+
+
+class Keyed:
+    """A data set that takes keys of any kind."""
+
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, key):
+        if isinstance(key, slice):
+            return X[key].sum()
+        if isinstance(key, list | np.ndarray):
+            return {"many": X[key]}
+        return sum(key) if isinstance(key, tuple) else X[key]
+
+
+KEYS = {
+    "tuples": {"sampler": [(1, 2), (3, 4)], "batch_size": None},
+    "batches of tuples": {"sampler": [(1, 2), (3, 4)], "batch_size": 2},
+    "slices": {"sampler": [slice(0, 3), slice(3, 9)], "batch_size": None},
+    "lists": {"sampler": [[1, 2], [3, 4]], "batch_size": None},
+    "arrays": {"sampler": np.array([[1, 2], [3, 4]]), "batch_size": None},
+    "tensors": {"sampler": torch.tensor([[1, 2], [3, 4]]), "batch_size": None},
+    "batches of an array": {"batch_sampler": np.array([[1, 2], [3, 4]])},
+    "batches of a tensor": {"batch_sampler": torch.tensor([[1, 2], [3, 4]])},
+    "numbers of a tensor": {"sampler": torch.tensor([5, 3]), "batch_size": 2},
+    "negative": {"sampler": [-1, -2], "batch_size": 2},
+}
+
+
+@pytest.mark.parametrize(
+    "data", [Keyed(), X, sk.smap(int, X), X.tolist()], ids=["object", "array", "view", "list"]
+)
+@pytest.mark.parametrize("name", KEYS)
+def test_keys_of_any_kind_are_shown_as_they_are_read(name, data):
+    loader = sk.DataLoader(data, **KEYS[name])
+    try:
+        expected = [sk.observe.summary.summarise(item).line() for item in loader]
+    except Exception:
+        assert loader.preview(1).items[0].failed()  # this data set does not take these keys
+        return
+    shown = loader.preview(len(expected))
+    assert [step.value and step.value.line() for step in shown.items] == expected, str(shown)
+    for i, line in enumerate(expected):
+        found = loader.trace(i)
+        assert found.step.value.line() == line
+        assert "__held" not in str(found) + repr(json.dumps(found.to_dict()))
+
+
+def test_a_view_as_a_value_has_the_name_of_its_source():
+    view = sk.split(sk.smap(abs, range(6)), 1)
+    text = str(sk.trace(view, 0))
+    assert "held" not in text
+    parts = sk.smap(list, sk.split(sk.smap(abs, range(6)), 2))
+    assert sk.trace(parts, 1).step.value.line() == str(list(parts[1]))
+
+
+ONE_SHOT = {
+    "view": lambda: sk.uniter(io.StringIO("a\nb\nc\n")),
+    "view above": lambda: sk.batch(sk.smap(str, sk.uniter(iter("abc"))), 2),
+    "loader": lambda: sk.DataLoader(iter(range(9)), batch_size=3),
+    "loader of keys": lambda: sk.DataLoader(iter(range(9)), batch_size=3, iterable_split="reader"),
+    "sampler": lambda: sk.DataLoader(X, batch_size=3, sampler=iter(range(9))),
+}
+
+
+@pytest.mark.parametrize("name", ONE_SHOT)
+def test_a_one_shot_iterator_is_not_used_up(name):
+    sequence = ONE_SHOT[name]()
+    for look in (sk.preview, lambda sequence: sk.trace(sequence, 0)):
+        with pytest.raises(ValueError, match=r"iterators? that cannot begin again, so a .* would use"):
+            look(sequence)
+    assert len(list(sequence)) in (2, 3)
+
+
+FAILING = {
+    "filter above": lambda: sk.filter(lambda x: x > 0, sk.smap(lambda x: 6 / (x - 1), range(9))),
+    "predicate": lambda: sk.filter(lambda x: 6 / (x - 1), range(9)),
+    "flatten": lambda: sk.flatten(sk.smap(lambda x: [6 / (x - 1)], range(9))),
+    "batch": lambda: sk.batch(sk.filter(lambda x: x > 0, sk.smap(lambda x: 6 / (x - 1), range(9))), 2),
+    "length": lambda: sk.concatenate([sk.filter(lambda x: 6 / (x - 1), range(9)), [1]]),
+}
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_a_failing_item_of_a_view_of_unknown_length_is_a_red_card(name):
+    found = FAILING[name]().preview(3)
+    assert "✗ ZeroDivisionError" in str(found)
+    assert found._repr_html_().count("1px solid #d9534f") == 1
+    assert [step.index for step in found.items] == list(range(len(found.items)))
+    assert len(found.items) == 3 or name == "length"
+
+
+def test_one_broken_stream_is_a_red_card():
+    def opened(stream):
+        if stream == 1:
+            raise OSError("no such file")
+        return range(stream)
+
+    found = StreamLoader([3, 1, 5], opened, 2).preview(4)
+    assert "✗ chunk 0 of stream 1 (1) failed: OSError: no such file" in str(found)
+    assert any(step.value for step in found.items)
+
+
+@pytest.mark.parametrize(
+    "above", [lambda node: sk.filter(bool, node), lambda node: sk.flatten(node.smap(lambda x: [x]))]
+)
+def test_no_worker_is_started_below_a_view_of_unknown_length(above):
+    with sk.prefetch(sk.smap(lambda x: x + 1, range(9)), 2, "thread") as node:
+        view = above(node)
+        assert [step.value.text for step in view.preview(2).items] == ["1", "2"]
+        assert view.trace(1).step.value.text == "2"
+        assert "idle" in sk.explain(node)
+
+
+def test_large_batches_take_linear_time():
+    batch = sk.batch(sk.smap(abs, sk.shuffle(range(200_000), seed=0)), 20_000, collate_fn=np.array)
+    found, reads = batch.trace(0), []
+
+    class Index(int):
+        def __eq__(self, other):
+            reads.append(other)
+            return int(self) == other
+
+        __hash__ = int.__hash__
+
+    assert len(found.sources()["<range of 200000>"]) == 20_000
+    keys = [Index(i) for i in range(2_000)]
+    loader = sk.DataLoader(dict(enumerate(range(2_000))), sampler=[*keys], batch_size=2_000)
+    assert not loader.preview(1).items[0].error
+    assert len(reads) <= 20_000
+
+
+def test_sources_with_the_same_text_are_numbered():
+    view = sk.collate(a=sk.view([1, 2, 3]), b=sk.view([4, 5, 6])[::-1])
+    found = view.trace(0)
+    assert found.sources() == {"<list of 3> [1]": [0], "<list of 3> [2]": [2]}
+    assert "read from <list of 3> [2]: 2" in str(found)
+    shared = sk.view([1, 2, 3])
+    assert sk.collate(a=shared, b=shared[::-1]).trace(0).sources() == {"<list of 3>": [0, 2]}
