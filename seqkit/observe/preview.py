@@ -25,6 +25,8 @@ from .ways import without_nodes
 
 __all__ = ["Preview", "preview"]
 
+_MOST_LETTERS = 1000  # of an item, in a terminal
+
 
 @dataclass(frozen=True)
 class Preview:
@@ -283,6 +285,7 @@ class _Budget:
 
 def _line(step: Step, item: Step) -> str:
     if step.value is not None:
-        return step.value.line()
+        text = step.value.line()
+        return text if len(text) <= _MOST_LETTERS else text[: _MOST_LETTERS - 1] + "…"
     path = item.failed()
     return f"✗ {path[-1].error}  ({path_of(path)})" if path else "not computed"

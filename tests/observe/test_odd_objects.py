@@ -198,7 +198,9 @@ def nested(levels, n=12):
 
 
 @pytest.mark.parametrize(
-    "value", [nested(4), nested(2), nested(60, 1), {"k" * 2_000_000: 1}, {"a": nested(3)}], ids=range(5)
+    "value",
+    [nested(4), nested(2), nested(60, 1), {"k" * 2_000_000: 1}, {"a": nested(3)}, [["x" * 300] * 12] * 12],
+    ids=range(6),
 )
 def test_nested_values_and_long_names_have_short_displays(value):
     found = sk.preview([value])
