@@ -233,7 +233,10 @@ def _drawable(array: Any, values: np.ndarray[Any, Any], value: Any, shape: tuple
         return _in_memory(array)
     if len(shape) == 1:
         return array
-    return np.zeros(0)  # no picture
+    is_batch = len(shape) == 4 or (len(shape) == 3 and shape[2] > 4)
+    few = array[:_MOST_PARTS] if is_batch and shape[0] > _MOST_PARTS else array
+    is_small = math.prod(few.shape) <= _MOST_ELEMENTS
+    return _in_memory(few) if is_small or _is_of("torch", few) else np.zeros(0)  # no picture
 
 
 def _blocks(array: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:

@@ -6,6 +6,7 @@ from unittest.mock import MagicMock, Mock
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import seqkit as sk
@@ -269,6 +270,14 @@ def test_of_an_array_on_disk_a_part_is_read(shape):
     assert summary.nbytes == 1 << 28
     assert 1 << 20 < array.read <= 1 << 23
     assert ("svg" in summary.picture) == (len(shape) == 1)
+
+
+@pytest.mark.parametrize("shape", [(32, 3, 224, 224), (100, 224, 224), (3, 1200, 1200)])
+def test_large_batches_of_images_have_a_picture(shape):
+    array = OnDisk(np.zeros(shape, np.uint8))
+    assert ("img" in summarise(array).picture) == (shape[0] > 3)
+    assert array.read <= 1 << 23
+    assert "img" in summarise(torch.zeros(shape, dtype=torch.bfloat16)).picture
 
 
 def test_values_that_repeat_are_seen_in_a_large_array():
