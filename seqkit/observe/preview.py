@@ -17,7 +17,7 @@ from ..core.units import plural, seconds, size
 from ..core.view import View, is_measured
 from .cards import chain, label, path_of, stage_row, step_card
 from .html import escape, faint, frame, pre, row, visible
-from .steps import Step, Steps, failed_step, indices_known, viewed
+from .steps import Step, Steps, draws_given_keys, failed_step, indices_known, viewed
 from .structure import structure
 from .summary import summarise
 from .tree import text_of
@@ -172,7 +172,7 @@ def preview(
         raise TypeError(f"preview: epochs must be numbers of epochs, such as (0, 1), got {epochs!r}")
     chosen = None if epochs is None else [int_at_least(e, "preview: epochs", 0) for e in epochs]
     budget = _Budget(clock, max_seconds, max_bytes)
-    if isinstance(sequence, LoaderDisplay) and not _has_indices(sequence):
+    if isinstance(sequence, LoaderDisplay) and not (indices_known(sequence) or draws_given_keys(sequence)):
         return _of_copy(sequence, n, chosen, budget)
     view = viewed(sequence, "preview")
     steps = Steps(clock, most=int(stages), uses_caches=not stages)
@@ -180,11 +180,6 @@ def preview(
         rows = [(-1, view)] if chosen is None else [(epoch, view.at_epoch(epoch)) for epoch in chosen]
         found = tuple((epoch, tuple(budget.within(_items(each, n, steps)))) for epoch, each in rows)
     return Preview(text_of(view), found, budget.spent(), budget.nbytes, budget.is_cut, stages)
-
-
-def _has_indices(loader: Any) -> bool:
-    """Return whether a loader is read by its view. One that draws the keys of its own sampler is copied."""
-    return hasattr(loader, "view") and (indices_known(loader) or loader._options.given_sampler is not None)
 
 
 def _of_copy(loader: Any, n: int, epochs: list[int] | None, budget: _Budget) -> Preview:

@@ -22,7 +22,16 @@ from ..views.filter import Filter
 from .summary import Summary, summarise
 from .tree import text_of
 
-__all__ = ["Step", "Steps", "failed_step", "indices_known", "key_of", "refuse_one_shot", "viewed"]
+__all__ = [
+    "Step",
+    "Steps",
+    "draws_given_keys",
+    "failed_step",
+    "indices_known",
+    "key_of",
+    "refuse_one_shot",
+    "viewed",
+]
 
 
 @dataclass(frozen=True)
@@ -181,18 +190,18 @@ def viewed(sequence: Any, who: str) -> View[Any]:
         view = as_view(sequence, who)
         _refuse_one_shots(view, who)
         return view
-    if not hasattr(sequence, "view"):
-        raise TypeError(
-            f"{who}: the batches of a {type(sequence).__name__} cannot be read by index. Use"
-            " next(iter(loader)), which displays itself."
-        )
     for name in ("dataset", "sampler", "batch_sampler"):
         refuse_one_shot(getattr(sequence, name, None), who)
-    if not indices_known(sequence):
-        kind = type(sequence).__name__
+    kind = type(sequence).__name__
+    if draws_given_keys(sequence):
         raise TypeError(
-            f"{who}: the order of this {kind} is known only when its sampler is read, which a {who} would"
-            f" use up. Use sk.{who}(loader.dataset), or next(iter(loader))."
+            f"{who}: the order of this {kind} is known only when its sampler is read, and a {who} would use"
+            f" up an order. Pass loader.dataset to {who}, or use next(iter(loader))."
+        )
+    if not indices_known(sequence):
+        raise TypeError(
+            f"{who}: the batches of this {kind} cannot be read by index. Use"
+            " next(iter(loader)), which displays itself."
         )
     view = as_view(sequence.view, who)
     _refuse_one_shots(view, who)
@@ -201,7 +210,13 @@ def viewed(sequence: Any, who: str) -> View[Any]:
 
 def indices_known(loader: Any) -> bool:
     """Return whether the items of a loader can be read by index without reading a sampler."""
-    return not hasattr(loader, "knows_its_order") or bool(loader.knows_its_order())
+    return hasattr(loader, "knows_its_order") and bool(loader.knows_its_order())
+
+
+def draws_given_keys(loader: Any) -> bool:
+    """Return whether a loader must read a sampler of the user to know its order."""
+    given = getattr(getattr(loader, "_options", None), "given_sampler", None)
+    return given is not None and not indices_known(loader)
 
 
 def _refuse_one_shots(view: View[Any], who: str) -> None:

@@ -70,6 +70,9 @@ def test_a_data_set_that_is_iterated_is_shown(split):
     for epoch in range(3):
         assert loader.preview(1).items[0].value.text.startswith("[0, 1, 2]" if epoch == 0 else "[")
         assert loader.epoch == epoch
+        if split == "reader":
+            with pytest.raises(TypeError, match="the batches of this DataLoader cannot be read by index"):
+                loader.trace(0)
         assert next(iter(loader)).tolist()[0] == 10 * epoch
 
 

@@ -151,7 +151,7 @@ def test_the_loader_s_view_is_traced():
     found = trace(loader, 2)
     assert found.sources() == {"<ndarray of 20>": loader.view[2].tolist()}
     loader.close()
-    with pytest.raises(TypeError, match="trace: the batches of a StreamLoader"):
+    with pytest.raises(TypeError, match="trace: the batches of this StreamLoader"):
         trace(StreamLoader([3], range, 1), 0)
 
 
