@@ -44,6 +44,40 @@ class Point:
         self.x = x
 
 
+class KeyErrors:
+    """An item whose missing attributes raise KeyError, so that it cannot be pickled."""
+
+    def __init__(self, x: float) -> None:
+        self.x = x
+
+    def __getattr__(self, name: str) -> Any:
+        return self.__dict__[name]
+
+    def __reduce__(self) -> Any:  # the test of digests pickles items
+        return KeyErrors, (self.x,)
+
+
+class Unpicklable(KeyErrors):
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise KeyError("__getnewargs_ex__")
+
+
+def padded(filler: int) -> Any:
+    """Return an array of fields, with bytes between them that mean nothing."""
+    array = np.zeros(2, np.dtype([("a", "i1"), ("b", "i8")], align=True))
+    array.view(np.uint8).reshape(2, 16)[:, 3] = filler
+    return array
+
+
+def long_double(filler: int) -> Any:
+    array = np.ones(2, np.longdouble)
+    if np.finfo(np.longdouble).nmant == 63:
+        array.view(np.uint8).reshape(2, -1)[:, 10:] = filler
+    return array
+
+
+OVERLAPPING = np.dtype({"names": ["a", "b"], "formats": ["i4", "i2"], "offsets": [0, 2]})
+
 EQUAL: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
     (lambda: math.nan, lambda: math.nan),
     (lambda: np.array([1, math.nan]), lambda: np.array([1, math.nan])),
@@ -52,6 +86,14 @@ EQUAL: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
     (lambda: Point(0.5), lambda: Point(0.5)),
     (lambda: np.array([None, "x"], object), lambda: np.array([None, "x"], object)),
     (lambda: {"x": (1, [b"2"])}, lambda: {"x": (1, [b"2"])}),
+    (lambda: padded(0), lambda: padded(9)),
+    (lambda: padded(0)[0], lambda: padded(9)[0]),
+    (lambda: long_double(0), lambda: long_double(9)),
+    (lambda: long_double(0)[0], lambda: long_double(9)[0]),
+    (lambda: long_double(0) + 0j, lambda: long_double(9) + 0j),
+    (lambda: np.zeros(3, OVERLAPPING), lambda: np.zeros(3, OVERLAPPING)),
+    (lambda: [shared := np.ones(3), shared], lambda: [np.ones(3), np.ones(3)]),
+    (lambda: KeyErrors(1), lambda: KeyErrors(1)),
 ]
 DIFFERENT: list[tuple[Any, Any]] = [
     (0.0, -0.0),
@@ -68,6 +110,12 @@ DIFFERENT: list[tuple[Any, Any]] = [
     ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
     (Point(1), Point(2)),
     (np.array([("a", 1)], [("x", "U1"), ("y", int)]), np.array([("a", 2)], [("x", "U1"), ("y", int)])),
+    (np.zeros(2, OVERLAPPING), np.ones(2, OVERLAPPING)),
+    (np.ones(2, np.longdouble), np.ones(2, np.longdouble) + np.finfo(np.longdouble).eps),
+    (10**5000, 10**5000 + 1),
+    (range(10**5000), range(10**5001)),
+    (memoryview(b"a"), memoryview(b"b")),
+    (Unpicklable(1), Unpicklable(2)),
 ]
 
 
@@ -96,6 +144,37 @@ def test_tensors_count_with_dtype_shape_and_bits() -> None:
     assert digest(numbers.reshape(3, 2).T) == digest(numbers.reshape(3, 2).T.contiguous())
     others = [numbers, numbers.reshape(3, 2), numbers.float(), -numbers, torch.tensor(1.0), torch.zeros(0)]
     assert len({digest(tensor) for tensor in others}) == len(others)
+
+
+def test_tensors_without_bytes_have_digests() -> None:
+    torch = pytest.importorskip("torch")
+    meta = [torch.zeros(n, device="meta") for n in (3, 3, 4)]
+    nested = [
+        torch.nested.nested_tensor([torch.zeros(2), torch.full((3,), x)], layout=torch.jagged)
+        for x in (0.0, 0.0, 1.0)
+    ]
+    for same, again, other in (meta, nested):
+        assert digest(same) == digest(again) != digest(other)
+
+
+def test_images_count_with_their_palette() -> None:
+    image = pytest.importorskip("PIL.Image").new("P", (2, 2))
+    image.putpalette([0, 1, 2] * 4)
+    other = image.copy()
+    other.putpalette([3, 1, 2] * 4)
+    assert digest(image) == digest(image.copy()) != digest(other)
+
+
+@pytest.mark.timeout(20)
+def test_objects_that_occur_often_are_read_once() -> None:
+    points = [Point(x) for x in range(30)]
+    for point in points:
+        point.__dict__.update({f"to {i}": other for i, other in enumerate(points)})
+    assert digest(points) == digest(pickle.loads(pickle.dumps(points)))
+    nested: list[Any] = [1]
+    for _ in range(50):
+        nested = [nested, nested]
+    assert digest(nested) == digest(pickle.loads(pickle.dumps(nested)))
 
 
 # -------------------------------------------------------------------- pipelines that are deterministic

@@ -37,11 +37,15 @@ def digest(item: Any) -> bytes:
 
 
 class _Writer:
-    """Writes the content of objects into a hash, each part with its kind and length."""
+    """Writes the content of objects into a hash, each part with its kind and length.
+
+    The digest of a part is written in place of the part, so that an object that occurs often is read once.
+    """
 
     def __init__(self) -> None:
         self.hash = hashlib.blake2b(digest_size=16)
         self._open: set[int] = set()  # objects whose content is being written
+        self._known: dict[int, tuple[Any, bytes]] = {}  # keeps the objects, so that no identifier comes twice
 
     def put(self, kind: str, data: Any = b"") -> None:
         view = memoryview(data).cast("B")
@@ -52,32 +56,43 @@ class _Writer:
         kind = type(item)
         if kind in _ATOMS:
             self.put(kind.__name__, _ATOMS[kind](item))
-        elif isinstance(item, _NAMED):
+        elif issubclass(kind, _NAMED):
             self.put("name", f"{getattr(item, '__module__', '')}.{item.__name__}".encode())
         elif depth == 0 or id(item) in self._open:
             self.put("again", kind.__qualname__.encode())
         else:
-            self._open.add(id(item))
-            try:
-                self._write_content(item, depth - 1)
-            finally:
-                self._open.discard(id(item))
+            if id(item) not in self._known:
+                self._known[id(item)] = item, self._part(item, depth - 1)
+            self.put("part", self._known[id(item)][1])
+
+    def _part(self, item: Any, depth: int) -> bytes:
+        """Return the digest of the content of an object."""
+        outer, self.hash = self.hash, hashlib.blake2b(digest_size=16)
+        self._open.add(id(item))
+        try:
+            self._write_content(item, depth)
+            return self.hash.digest()
+        finally:
+            self._open.discard(id(item))
+            self.hash = outer
 
     def _write_content(self, item: Any, depth: int) -> None:
+        # Asks the class only: an item may fail for attributes that it lacks.
         kind = type(item)
         self.put("object", f"{kind.__module__}.{kind.__qualname__}".encode())
-        if isinstance(item, np.ndarray | np.generic):
+        if issubclass(kind, np.ndarray | np.generic):
             self._array(item, depth)
-        elif kind.__module__.partition(".")[0] == "torch" and hasattr(item, "detach"):
+        elif kind.__module__.partition(".")[0] == "torch" and hasattr(kind, "detach"):
             self._tensor(item, depth)
-        elif isinstance(item, dict):
+        elif issubclass(kind, dict):
             self._all((part for pair in item.items() for part in pair), depth)
-        elif isinstance(item, list | tuple):
+        elif issubclass(kind, list | tuple):
             self._all(item, depth)
-        elif isinstance(item, set | frozenset):
+        elif issubclass(kind, set | frozenset):
             self.put("set", b"".join(sorted(map(digest, item))))
-        elif hasattr(item, "tobytes") and hasattr(item, "mode") and hasattr(item, "size"):  # Pillow
-            self._all([item.mode, item.size, item.tobytes()], depth)
+        elif issubclass(kind, getattr(sys.modules.get("PIL.Image"), "Image", ())):
+            palette = (item.getpalette(None), item.info.get("transparency")) if "P" in item.mode else None
+            self._all([item.mode, item.size, item.tobytes(), palette], depth)
         else:
             self._state(item, depth)
 
@@ -90,16 +105,24 @@ class _Writer:
         if isinstance(array, np.ma.MaskedArray):
             self._all([array.data, np.ma.getmaskarray(array)], depth)
             return
-        dtype = array.dtype.descr if array.dtype.names else array.dtype.str
-        self.put("array", f"{dtype} {array.shape}".encode())
-        if array.dtype.hasobject:
-            self._all(np.asarray(array).ravel().tolist(), depth)
+        plain = np.asarray(array)
+        if names := plain.dtype.names:  # not the bytes between the fields
+            self._all((part for name in names for part in (name, plain[name])), depth)
+            return
+        self.put("array", f"{plain.dtype.str} {plain.shape}".encode())
+        if plain.dtype.hasobject:
+            self._all(plain.ravel().tolist(), depth)
         else:
-            self.put("bytes", np.ascontiguousarray(array).tobytes())
+            self.put("bytes", _bytes_of(plain))
 
     def _tensor(self, tensor: Any, depth: int) -> None:
         torch = sys.modules["torch"]
+        if tensor.is_nested:
+            self._all(tensor.unbind(), depth)
+            return
         self.put("tensor", f"{tensor.dtype} {tuple(tensor.shape)} {tensor.layout}".encode())
+        if tensor.is_meta:  # it has no content
+            return
         plain = tensor.detach().cpu()
         dense = (plain if plain.layout == torch.strided else plain.to_dense()).resolve_conj().resolve_neg()
         self.put("bytes", dense.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
@@ -108,22 +131,38 @@ class _Writer:
         """Write what `pickle` would store of an object."""
         try:
             reduced = item.__reduce_ex__(4)
-        except Exception:  # files, locks, and the like
+        except TypeError:  # files, locks, and the like
             return
+        except Exception:  # such as KeyError of a `__getattr__`
+            reduced = (type(item), (), getattr(item, "__dict__", None))
         if isinstance(reduced, str):
             self.put("name", reduced.encode())
         else:
             self._all([part if i < 3 else list(part or ()) for i, part in enumerate(reduced[:5])], depth)
 
 
+def _bytes_of(array: Any) -> bytes:
+    """Return the bytes of an array without objects or fields, and without those that pad a long double.
+
+    >>> len(_bytes_of(np.zeros((2, 3), "f4")))
+    24
+    """
+    if array.dtype.char not in "gG" or np.finfo(np.longdouble).nmant != 63:
+        return np.ascontiguousarray(array).tobytes()
+    native = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+    numbers = native.reshape(-1).view(np.longdouble)
+    return numbers.view(np.uint8).reshape(len(numbers), -1)[:, :10].tobytes()
+
+
 _ATOMS: dict[type, Callable[[Any], bytes]] = {
     type(None): lambda _: b"",
     bool: lambda value: b"1" if value else b"0",
-    int: lambda value: str(value).encode(),
+    int: lambda value: b"%x" % value,  # decimal digits are limited
     float: lambda value: struct.pack("<d", value),
     complex: lambda value: struct.pack("<dd", value.real, value.imag),
     str: lambda value: value.encode("utf-8", "surrogatepass"),
     bytes: lambda value: value,
     bytearray: bytes,
-    range: lambda value: repr(value).encode(),
+    range: lambda value: b"%x %x %x" % (value.start, value.stop, value.step),
+    memoryview: lambda value: f"{value.format} {value.shape} ".encode() + value.tobytes(),
 }
