@@ -18,7 +18,7 @@ from typing import Any
 
 from .culprits import Way, is_internal, sentence, ways
 
-__all__ = ["code_of", "mentioned", "repetition_warning"]
+__all__ = ["code_of", "is_generator", "mentioned", "repetition_warning"]
 
 _GENERATORS = {("numpy", "Generator"), ("numpy", "RandomState"), ("random", "Random"), ("torch", "Generator")}
 # Code that mentions one of these chooses the state of its generator for each item.
@@ -48,7 +48,7 @@ def repetition_warning(view: Any, hook: Callable[..., Any] | None = None) -> str
     >>> repetition_warning(sk.random_map(lambda x, rng: x + rng.random(), [1, 2]))
     """
     own = mentioned(code_of(getattr(hook, "worker_init_fn", hook)))
-    for way in ways(view, _is_generator):
+    for way in ways(view, is_generator):
         name = next((step.name for step in reversed(way) if step.name), "")
         if _is_used(way, name) and not {name, "dataset"} & own:
             return (
@@ -59,7 +59,8 @@ def repetition_warning(view: Any, hook: Callable[..., Any] | None = None) -> str
     return None
 
 
-def _is_generator(value: Any) -> bool:
+def is_generator(value: Any) -> bool:
+    """Is a value a random generator, other than the global ones of libraries?"""
     for kind in type(value).__mro__:
         if (kind.__module__.partition(".")[0], kind.__name__) in _GENERATORS:
             return not isinstance(value, random.SystemRandom) and not _is_global(value)
