@@ -14,15 +14,15 @@ from typing import Any, Self
 
 from ..core.arguments import optional_number, positive_int
 from ..core.errors import ItemTimeout, WorkerDied, summary
-from ..core.iteration import is_one_shot
 from ..core.randomness import generators_kept
 from ..core.renamed import renamed
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
-from ..core.view import Indexable, View, walk
+from ..core.view import Indexable, View
 from ..prefetch.culprits import ways
 from ..prefetch.repeated import is_generator
 from .differences import Difference, explained
+from .remedy import refuse_one_shots
 from .ways import REFERENCE, EpochOf, Way, digests, of_loaders, of_views, shortened, without_nodes
 
 __all__ = ["Check", "Verification", "verify"]
@@ -86,12 +86,11 @@ def verify(sequence: Indexable[Any] | Any, n: int = 64, seconds: float | None = 
     with warnings.catch_warnings(), generators_kept(), _own_generators_kept(sequence):
         warnings.simplefilter("ignore", RuntimeWarning)  # the report says more
         if hasattr(sequence, "with_workers"):
-            for name in ("dataset", "sampler", "batch_sampler", "_streams"):
-                _refuse_one_shot(getattr(sequence, name, None))
+            refuse_one_shots(sequence, "verify")
             found = _verified(repr(sequence), _epochs_of_loader(sequence), of_loaders(), count, until_s)
             return replace(found, remarks=_remarks(sequence))
         view = without_nodes(as_view(sequence, "verify"))
-        _refuse_one_shots(view)
+        refuse_one_shots(view, "verify")
         return _verified(repr(view), _epochs_of_view(view), of_views(), count, until_s)
 
 
@@ -232,20 +231,6 @@ def _remarks(loader: Any) -> tuple[str, ...]:
 
 def _epochs_of_view(view: View[Any]) -> Iterator[tuple[int, Any]]:
     return ((epoch, view.at_epoch(epoch)) for epoch in ((0, 1) if view._varies() else (0,)))
-
-
-def _refuse_one_shots(view: View[Any]) -> None:
-    for node in walk(view):
-        if node._name == "uniter":
-            _refuse_one_shot(node._wrapped())
-
-
-def _refuse_one_shot(source: Any) -> None:
-    if is_one_shot(source):
-        raise ValueError(
-            f"verify: {source!r} is an iterator that cannot begin again, so it cannot be read twice. Pass an"
-            " object that can be iterated again, or a function that returns an iterator to uniter"
-        )
 
 
 def _verified(
