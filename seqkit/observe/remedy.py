@@ -55,8 +55,8 @@ def refuse_one_shots(sequence: Any, who: str) -> None:
             refuse_one_shots(source, who)
         elif is_one_shot(source):
             raise ValueError(
-                f"{who}: {source!r} is an iterator that cannot begin again, so it cannot be read twice. Pass an"
-                " object that can be iterated again, or a function that returns an iterator to uniter"
+                f"{who}: {source!r} is an iterator that cannot begin again, so it cannot be read twice. Pass"
+                " an object that can be iterated again, or a function that returns an iterator to uniter"
             )
 
 
