@@ -23,7 +23,17 @@ from ..prefetch.culprits import ways
 from ..prefetch.repeated import is_generator
 from .differences import Difference, explained
 from .remedy import refuse_one_shots
-from .ways import REFERENCE, EpochOf, Way, digests, of_loaders, of_views, shortened, without_nodes
+from .ways import (
+    REFERENCE,
+    EpochOf,
+    Way,
+    digests,
+    of_loaders,
+    of_views,
+    shortened,
+    without_nodes,
+    without_stores,
+)
 
 __all__ = ["Check", "Verification", "verify"]
 
@@ -220,7 +230,9 @@ def _set_state(generator: Any, state: Any) -> None:
 
 
 def _epochs_of_loader(loader: Any) -> Iterator[tuple[int, Any]]:
-    return ((epoch, EpochOf(loader, epoch)) for epoch in (0, 1))
+    dataset = getattr(loader, "dataset", None)
+    own = without_stores(dataset) if isinstance(dataset, View) else None
+    return ((epoch, EpochOf(loader, epoch, own)) for epoch in (0, 1))
 
 
 def _remarks(loader: Any) -> tuple[str, ...]:

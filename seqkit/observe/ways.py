@@ -29,6 +29,7 @@ __all__ = [
     "of_views",
     "shortened",
     "without_nodes",
+    "without_stores",
 ]
 
 REFERENCE = "no workers"
@@ -64,11 +65,18 @@ def without_nodes(view: View[Any]) -> View[Any]:
     """
 
     def change(view: View[Any], sources: tuple[View[Any], ...]) -> View[Any] | None:
-        if isinstance(view, Prefetch):
-            return sources[0]
-        return view._in_memory(sources) if hasattr(view, "_in_memory") else None
+        return sources[0] if isinstance(view, Prefetch) else _without_store(view, sources)
 
     return _rewritten(view, change, {})
+
+
+def without_stores(view: View[Any]) -> View[Any]:
+    """Return an expression whose caches begin empty, and have no stores."""
+    return _rewritten(view, _without_store, {})
+
+
+def _without_store(view: View[Any], sources: tuple[View[Any], ...]) -> View[Any] | None:
+    return view._in_memory(sources) if hasattr(view, "_in_memory") else None
 
 
 def fresh(view: View[Any]) -> View[Any]:
@@ -91,6 +99,7 @@ def shortened(view: View[Any], count: int, seconds: float) -> View[Any]:
     Only the first items of the sources of `filter` views and the like are left: as many as `count` items of
     `view` need, or as can be read in so many seconds.
     """
+    view = fresh(view)
     if not view._streams or is_measured(view):
         return view
     most, until = count, perf_counter() + seconds
@@ -216,10 +225,17 @@ def _copy(value: Any) -> Any:
 
 
 class EpochOf(NamedTuple):
-    """An epoch of a loader."""
+    """An epoch of a loader. `dataset` is read in place of its data set, if it is given."""
 
     loader: Any
     epoch: int
+    dataset: View[Any] | None = None
+
+    def copy(self, *workers: Any) -> Any:
+        """Return a loader of the same batches with other workers, which scans its data set anew."""
+        if self.dataset is None:
+            return self.loader.with_workers(*workers)
+        return self.loader.with_workers(*workers, dataset=fresh(self.dataset))
 
     def iterator(self, loader: Any) -> Iterator[Any]:
         loader.set_epoch(self.epoch)
@@ -243,23 +259,23 @@ def of_loaders() -> list[Way]:
 
 def _loader(number: int, method: str, context: str | None = None) -> Read:
     def read(subject: EpochOf, count: int, limit_s: float) -> Iterator[Any]:
-        with subject.loader.with_workers(number, method, limit_s, context) as loader:
+        with subject.copy(number, method, limit_s, context) as loader:
             yield from outcomes(subject.iterator(loader), count)
 
     return read
 
 
 def _resumed(subject: EpochOf, count: int, limit_s: float) -> Iterator[Any]:
-    with subject.loader.with_workers(0) as first:
+    with subject.copy(0) as first:
         begun = subject.iterator(first)
         for _ in outcomes(begun, count // 2):
             pass
         state = json.loads(json.dumps(first.state_dict()))
-    with subject.loader.with_workers(2, "process", limit_s) as second:
+    with subject.copy(2, "process", limit_s) as second:
         second.load_state_dict(state)
         yield from outcomes(iter(second), count - count // 2)
 
 
 def _pickled_loader(subject: EpochOf, count: int, limit_s: float) -> Iterator[Any]:
-    with _copy(subject.loader.with_workers(0)) as loader:
+    with _copy(subject.copy(0)) as loader:
         yield from outcomes(subject.iterator(loader), count)
