@@ -436,6 +436,14 @@ def with_a_dict_of_a_set(x: float) -> dict[str, float]:
     return dict.fromkeys({f"{x}", "left", "right", "top", "bottom", "near", "far"}, 1.0)
 
 
+class OneWay:
+    def __init__(self, x: float) -> None:
+        self.x = x
+
+    def __getattr__(self, name: str) -> Any:
+        return self.__dict__[name]  # also for __setstate__
+
+
 def opened(x: float) -> Any:
     return open(__file__)
 
@@ -447,6 +455,7 @@ VALUES: dict[str, Callable[[float], Any]] = {
     "generator": lambda x: (i for i in range(3)),
     "lock": lambda x: threading.Lock(),
     "padding": lambda x: padded(int(x)),
+    "pickled but not back": lambda x: OneWay(x),
 }
 
 

@@ -148,7 +148,7 @@ class FailedItem:
     def of(cls, error: Exception) -> FailedItem:
         """Return the class of an error. Only its text comes from a process, if it cannot be pickled."""
         cause = error.__cause__ if isinstance(error, EvaluationError) and error.__cause__ else error
-        if isinstance(cause, TypeError) and NOT_SENT in str(cause):
+        if (isinstance(cause, TypeError) and NOT_SENT in str(cause)) or "was_not_sent" in vars(cause):
             raise cause
         text = str(cause) if isinstance(cause, RemoteError) else summary(cause)
         return cls(text.partition(":")[0].rpartition(".")[2])

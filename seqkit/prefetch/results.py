@@ -142,6 +142,7 @@ class EncodedResult(Result):
                 try:
                     value = decode(code & 3, data[code >> 3 : end], memory)
                 except (Exception, SystemExit) as error:  # user code decides how to unpickle
+                    vars(error)["was_not_sent"] = True
                     value, is_failed = Record.of(error), True  # a traceback would keep the memory alive
                 if is_failed:
                     outcomes.failures[len(outcomes.values)] = value
