@@ -309,6 +309,17 @@ VARIANTS: dict[str, tuple[Callable[[], Any], str, str]] = {  # build, stage, par
     "address": (lambda: above(with_an_address), "smap(with_an_address)", "address of an object: `id`"),
     "process": (lambda: above(with_a_process), "smap(with_a_process)", "`getpid`"),
     "counter": (lambda: above(with_a_counter), "smap(with_a_counter)", "keeps state from item to item"),
+    "attribute": (
+        lambda: above(with_an_attribute),
+        "smap(with_an_attribute)",
+        "keeps state from item to item",
+    ),
+    "local clock": (lambda: above(with_a_local_clock), "smap(with_a_local_clock)", "clock: `perf_counter`"),
+    "epochs": (
+        lambda: sk.epochs(sk.shuffle(sk.smap(with_a_counter, NUMBERS), seed=0), 2),
+        "smap(with_a_counter)",
+        "keeps state from item to item",
+    ),
     "data set": (lambda: sk.batch(sk.smap(half, Noisy()), 2), "<Noisy of 40>", "generator of `random`"),
     "loader": (
         lambda: sk.DataLoader(sk.smap(half, Noisy()), 4, shuffle=True, seed=0),
@@ -365,11 +376,12 @@ def test_the_order_of_a_set_differs_between_interpreters(seed: str, monkeypatch:
     monkeypatch.delenv("PYTHONHASHSEED", raising=False)
     if seed != "random":  # all spawned processes have the same order then, another one than this process
         monkeypatch.setenv("PYTHONHASHSEED", seed)
-    report = verify(above(with_a_set), n=16)
-    found = report.difference
-    assert found is not None, report
-    assert found.stage == "smap(with_a_set)"
-    assert "order of a set" in found.cause
+    for f in (with_a_set, with_a_dict_of_a_set):
+        report = verify(above(f), n=16)
+        found = report.difference
+        assert found is not None, report
+        assert found.stage == f"smap({f.__name__})"
+        assert "order of a set" in found.cause
 
 
 def test_sums_of_several_native_threads_are_told_from_other_differences() -> None:
@@ -395,6 +407,141 @@ def test_a_race_of_threads_is_told_from_other_differences() -> None:
     report = verify(sk.smap(reused, NUMBERS), n=8)
     assert {check.way for check in report.checks if check.first is not None} >= {"2 threads"}
     assert not report.ok
+
+
+class Row:
+    time = 3.0
+
+
+class Unreadable(dict[str, Any]):
+    def items(self) -> Any:
+        raise KeyError("items")
+
+    def __reduce__(self) -> Any:
+        return Unreadable, ()
+
+
+def with_an_attribute(x: float) -> float:
+    calls.append(x)
+    return Row().time + len(calls)
+
+
+def with_a_local_clock(x: float) -> float:
+    import time as clock
+
+    return clock.perf_counter()
+
+
+def with_a_dict_of_a_set(x: float) -> dict[str, float]:
+    return dict.fromkeys({f"{x}", "left", "right", "top", "bottom", "near", "far"}, 1.0)
+
+
+class OneWay:
+    def __init__(self, x: float) -> None:
+        self.x = x
+
+    def __getattr__(self, name: str) -> Any:
+        return self.__dict__[name]  # also for __setstate__
+
+
+def opened(x: float) -> Any:
+    return open(__file__)
+
+
+VALUES: dict[str, Callable[[float], Any]] = {
+    "text file": opened,
+    "binary file": lambda x: open(__file__, "rb"),  # noqa: SIM115 - the item
+    "memoryview": lambda x: memoryview(b"abc"),
+    "generator": lambda x: (i for i in range(3)),
+    "lock": lambda x: threading.Lock(),
+    "padding": lambda x: padded(int(x)),
+    "pickled but not back": lambda x: OneWay(x),
+}
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.usefixtures("_ways")
+@pytest.mark.parametrize("name", VALUES)
+def test_items_that_processes_cannot_send_do_not_count_as_different(name: str) -> None:
+    report = verify(sk.smap(VALUES[name], NUMBERS), n=3)
+    assert report.ok, report
+    assert not any("process" not in check.way and check.note for check in report.checks[:-1])
+
+
+@pytest.mark.usefixtures("_ways")
+def test_a_view_of_open_files_does_not_hide_the_view_that_differs() -> None:
+    found = verify(sk.smap(lambda file: random.random(), sk.smap(VALUES["lock"], NUMBERS)), n=3).difference
+    assert found is not None
+    assert "generator of `random`" in found.cause
+
+
+@pytest.mark.usefixtures("_ways")
+def test_a_report_says_that_nothing_could_be_compared() -> None:
+    report = verify(sk.smap(lambda x: Unreadable(), NUMBERS), n=3)
+    assert not report.ok
+    assert report.items == 0
+    assert report.difference is None
+    with pytest.raises(AssertionError, match="nothing could be compared"):
+        report.check()
+
+
+def unlikely(x: float) -> bool:
+    return random.random() < 0.001  # two scans hardly ever begin with the same item
+
+
+@pytest.mark.usefixtures("_ways")
+def test_each_way_to_read_scans_a_filter_anew() -> None:
+    chosen = sk.filter(unlikely, range(10**5))
+    len(chosen)  # the scan that `chosen` keeps
+    for subject in (sk.smap(half, chosen), sk.DataLoader(chosen, 2)):
+        found = verify(subject, n=16).difference
+        assert found is not None
+        assert found.stage == "filter(unlikely)"
+        assert "generator of `random`" in found.cause
+
+
+@pytest.mark.usefixtures("_ways")
+@pytest.mark.parametrize(
+    "build", [sk.filter, lambda f, data: sk.flatten(sk.smap(lambda x: [x] * f(x), data))]
+)
+@pytest.mark.parametrize("is_scanned", [False, True])
+def test_no_more_of_a_filter_is_read_than_is_compared(build: Any, is_scanned: bool) -> None:
+    read: list[float] = []
+
+    def is_wanted(x: int) -> int:
+        read.append(x)
+        return x % 2
+
+    view = build(is_wanted, range(10**4))
+    if is_scanned:
+        len(view)
+        read.clear()
+    assert verify(sk.smap(half, view), n=4).ok
+    assert 0 < max(read) < 1000
+
+
+@pytest.mark.usefixtures("_ways")
+@pytest.mark.parametrize("where", ["store", "cache"])
+@pytest.mark.parametrize("above", [lambda view: view, lambda view: sk.DataLoader(view, 4)])
+def test_nothing_is_added_to_a_cache(where: str, above: Any, tmp_path: Path) -> None:
+    kept: dict[int, float] = {}
+    keep: Any = {"store": {"store": tmp_path / "items"}, "cache": {"cache": kept}}[where]
+    assert verify(above(sk.add_cache(sk.smap(half, NUMBERS), **keep)), n=4).ok
+    assert not kept
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("_ways")
+def test_random_generators_continue_where_they_were() -> None:
+    torch = pytest.importorskip("torch")
+    own = torch.Generator().manual_seed(1)
+    order = torch.utils.data.RandomSampler(NUMBERS, generator=own)
+    before = own.get_state().clone(), generator.bit_generator.state, random.getstate()
+    verify(sk.DataLoader(NUMBERS, 4, sampler=order), n=2)
+    verify(sk.smap(with_own_generator, NUMBERS), n=2)
+    verify(sk.smap(with_random, NUMBERS), n=2)
+    assert torch.equal(own.get_state(), before[0])
+    assert (generator.bit_generator.state, random.getstate()) == before[1:]
 
 
 # -------------------------------------------------------------------- limits

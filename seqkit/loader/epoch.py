@@ -94,6 +94,11 @@ class Epoch(Iterator[Any]):
                 UserWarning,
             )
 
+    @property
+    def first_batch(self) -> int:
+        """The number of the batch with which it began: above 0 after a resume."""
+        return self._position.start.batch
+
     def __bool__(self) -> bool:
         return True
 

@@ -452,15 +452,24 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         return bool(given.shuffle) and given.seed is None and given.generator is None
 
     def with_workers(
-        self, num_workers: int, method: str = "process", timeout: float = 0, context: str | None = None
+        self,
+        num_workers: int,
+        method: str = "process",
+        timeout: float = 0,
+        context: str | None = None,
+        dataset: Any = None,
     ) -> Self:
-        """Return a loader of the same batches, not begun, that other workers compute (for `verify`)."""
+        """Return a loader of the same batches, not begun, that other workers compute (for `verify`).
+
+        `dataset` has the same items. None (the default) is that of this loader.
+        """
         own = {option.name: getattr(self._options, option.name) for option in fields(self._options)}
         own |= {"num_workers": num_workers, "method": method, "timeout": timeout if num_workers else 0}
         own |= {"seed": self.seed, "generator": None, "pin_memory": False}
         own |= {"persistent_workers": False, "prefetch_factor": None, "multiprocessing_context": context}
         own |= {"shm_size": own["shm_size"] if method == "process" and num_workers else None}
-        return type(self)(own.pop("dataset"), **own)
+        given = own.pop("dataset")
+        return type(self)(given if dataset is None else dataset, **own)
 
     def close(self) -> None:
         """End the workers. If there are any, refuse further epochs. Idempotent."""

@@ -126,7 +126,7 @@ def _nearly(one: Any, other: Any) -> bool:
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_nearly(one[key], other[key]) for key in one)
+        return list(one) == list(other) and all(_nearly(one[key], other[key]) for key in one)
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(map(_nearly, one, other))
     if isinstance(one, float | np.floating | np.ndarray) or hasattr(one, "detach"):
@@ -161,10 +161,11 @@ def _spawned(evidence: Evidence) -> Cause | None:
 
 
 def _reordered(values: tuple[Any, Any] | None) -> bool:
-    """Are two items lists of the same elements in another order?"""
-    if values is None or not all(isinstance(value, list | tuple) for value in values):
+    """Are two items lists or dicts of the same elements in another order?"""
+    if values is None or not all(isinstance(value, list | tuple | dict) for value in values):
         return False
-    one, other = ([digest(part) for part in value] for value in values)
+    lists = [list(value.items()) if isinstance(value, dict) else value for value in values]
+    one, other = ([digest(part) for part in value] for value in lists)
     return one != other and sorted(one) == sorted(other)
 
 
@@ -209,13 +210,42 @@ def _own(suspect: Any) -> Any:
 
 
 def _loads(functions: list[FunctionType]) -> set[str]:
-    """Return the attributes and the global functions that code uses, without the names of modules."""
+    """Return the functions of modules and classes, and the global functions, that code uses.
+
+    Attributes of other objects do not count: ``row.time`` is no clock.
+    """
     names: set[str] = set()
     for function in functions:
+        known = function.__globals__ | _closure(function)
+        imported: set[str] = set()
+        is_module = False  # whether the latest value is a module or a class
         for instruction in dis.get_instructions(function.__code__):
-            name, known = instruction.argval, function.__globals__
-            is_attribute = instruction.opname in ("LOAD_ATTR", "LOAD_METHOD")
-            is_variable = instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF")
-            if is_attribute or (is_variable and not isinstance(known.get(name), ModuleType)):
-                names.add(name)
+            operation, name = instruction.opname, instruction.argval
+            if operation in ("LOAD_ATTR", "LOAD_METHOD"):
+                if is_module:
+                    names.add(name)
+            elif operation in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"):
+                is_module = isinstance(known.get(name), type | ModuleType)
+                if name not in known or (callable(known[name]) and not is_module):
+                    names.add(name)
+            elif operation in ("IMPORT_NAME", "IMPORT_FROM"):
+                is_module = True
+                if operation == "IMPORT_FROM":
+                    names.add(name)
+            elif operation.startswith("STORE_"):
+                if is_module:
+                    imported.add(name)
+            elif operation != "PUSH_NULL":
+                is_module = operation.startswith("LOAD_FAST") and name in imported
     return names
+
+
+def _closure(function: FunctionType) -> dict[str, Any]:
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
+    found: dict[str, Any] = {}
+    for name, cell in cells:
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # it is not assigned yet
+            pass
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from ..core.view import View, only_selects
 from .causes import Evidence, cause_of
 from .digest import digest
-from .ways import REFERENCE, EpochOf, Way, of_loaders, of_views, without_nodes
+from .ways import REFERENCE, EpochOf, Way, fresh, of_loaders, of_views, without_nodes
 
 __all__ = ["Difference", "explained"]
 
@@ -81,7 +82,7 @@ def explained(source: Any, epoch: int, firsts: dict[str, int]) -> Difference:
         stage, values = found.stage(), found.values()
         i = found.indices[found.at]
         evidence = Evidence(
-            found.view, lambda: found.view[i], name, firsts, values, found.selected(), found.others
+            found.view, lambda: fresh(found.view)[i], name, firsts, values, found.selected(), found.others
         )
         values = reprlib.repr(values[0]), reprlib.repr(values[1])
     cause, remedy = cause_of(evidence)
@@ -133,9 +134,13 @@ def _lowest(view: View[Any], index: int, way: Way) -> _Found | None:
 
 def _compared(view: View[Any], indices: list[int], way: Way) -> _Found | None:
     """Read some items of a view without workers and in another way. Return what differs, or None."""
-    selected, count = view[np.array(indices, np.int64)], len(indices)
-    expected = [(digest(item), item) for item in _reference().read(selected, count, LIMIT_S)]
-    others = [(digest(item), item) for item in way.read(selected, count, LIMIT_S)]
+    count = len(indices)
+    try:
+        selected = fresh(view)[np.array(indices, np.int64)]
+        expected = [(digest(item), item) for item in _reference().read(selected, count, LIMIT_S)]
+        others = [(digest(item), item) for item in way.read(selected, count, LIMIT_S)]
+    except Exception:  # such as items that cannot be sent by a process
+        return None
     others = others[::-1] if way.is_backwards else others
     start = way.skips(count)
     for at, (one, other) in enumerate(zip(expected[start:], others, strict=False), start):
@@ -149,28 +154,30 @@ def _reference() -> Way:
 
 
 def _below(view: View[Any], indices: range) -> list[tuple[View[Any], list[int]]]:
-    """Return the views of an expression with the indices that some items read: the sources first."""
-    reads: dict[int, tuple[View[Any], dict[int, None]]] = {id(view): (view, dict.fromkeys(indices))}
-    order = _order(view)
-    for part in reversed(order):
-        for i in list(reads[id(part)][1]) if id(part) in reads else ():
+    """Return the views that some items are made of, with the indices that are read: the sources first.
+
+    A view may read other views than its sources, such as those of another epoch.
+    """
+    reads: dict[int, tuple[View[Any], dict[int, None], list[View[Any]]]] = {}
+    pending: list[tuple[View[Any], Iterable[int]]] = [(view, indices)]
+    while pending:
+        part, wanted = pending.pop()
+        _, known, below = reads.setdefault(id(part), (part, {}, []))
+        for i in [i for i in wanted if i not in known]:
+            known[i] = None
             try:
                 for source, parts in part._parts(i):
-                    reads.setdefault(id(source), (source, {}))[1].update(dict.fromkeys(parts))
+                    pending.append((source, list(parts)))
+                    below.append(source)
             except Exception:  # it cannot tell: its sources are left out
                 break
-    return [(part, list(reads[id(part)][1])) for part in order if id(part) in reads and reads[id(part)][1]]
-
-
-def _order(view: View[Any]) -> list[View[Any]]:
-    """Return the views of an expression, each once, behind its sources."""
-    order, seen, pending = list[View[Any]](), set[int](), [(view, False)]
-    while pending:
-        part, is_done = pending.pop()
+    order, seen, waiting = list[tuple[View[Any], list[int]]](), set[int](), [(view, False)]
+    while waiting:
+        part, is_done = waiting.pop()
         if is_done:
-            order.append(part)
+            order.append((part, sorted(reads[id(part)][1])))
         elif id(part) not in seen:
             seen.add(id(part))
-            pending.append((part, True))
-            pending.extend((source, False) for source in part._sources)
-    return order
+            waiting.append((part, True))
+            waiting.extend((source, False) for source in reads[id(part)][2])
+    return [(part, read) for part, read in order if read]

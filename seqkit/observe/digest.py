@@ -8,6 +8,7 @@ would store of them.
 from __future__ import annotations
 
 import hashlib
+import io
 import struct
 import sys
 from collections.abc import Callable, Iterable
@@ -54,6 +55,8 @@ class _Writer:
 
     def write(self, item: Any, depth: int) -> None:
         kind = type(item)
+        if kind is memoryview:  # a process sends it as bytes
+            item, kind = item.tobytes(), bytes
         if kind in _ATOMS:
             self.put(kind.__name__, _ATOMS[kind](item))
         elif issubclass(kind, _NAMED):
@@ -79,6 +82,9 @@ class _Writer:
     def _write_content(self, item: Any, depth: int) -> None:
         # Asks the class only: an item may fail for attributes that it lacks.
         kind = type(item)
+        if issubclass(kind, io.StringIO | io.TextIOWrapper):  # a process sends a text file as a StringIO
+            self.put("text file")
+            return
         self.put("object", f"{kind.__module__}.{kind.__qualname__}".encode())
         if issubclass(kind, np.ndarray | np.generic):
             self._array(item, depth)
@@ -164,5 +170,4 @@ _ATOMS: dict[type, Callable[[Any], bytes]] = {
     bytes: lambda value: value,
     bytearray: bytes,
     range: lambda value: b"%x %x %x" % (value.start, value.stop, value.step),
-    memoryview: lambda value: f"{value.format} {value.shape} ".encode() + value.tobytes(),
 }

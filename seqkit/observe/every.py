@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from time import perf_counter
 from typing import Any
 
@@ -10,6 +9,7 @@ from ..core.units import count, percent, rounded, seconds
 from ..core.view import View
 from ..prefetch import engine
 from ..prefetch.statistics import Statistics
+from .live import to_stderr
 from .live_stages import LiveStages
 
 __all__ = ["VARIABLE", "StagePrinter", "install"]
@@ -59,5 +59,5 @@ class StagePrinter(LiveStages):
             f" waited {percent(min(1.0, waited_s / taken_s))}, {self._workers} workers busy"
             f" {percent(min(1.0, worked_s / taken_s / self._workers))}; {', '.join(shares)}"
         )
-        print(line, file=sys.stderr, flush=True)
+        to_stderr(line + "\n")
         self._latest, self._since = now, perf_counter()

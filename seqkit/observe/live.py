@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -14,9 +15,34 @@ from ..core.units import percent, seconds
 from . import html
 from .status import Status
 
-__all__ = ["Display", "display_of"]
+__all__ = ["Display", "display_of", "is_terminal", "to_stderr"]
 
 _BARS = 8  # stages that are shown
+
+
+# Errors of a stream that is closed, full or gone. A display must not end the iteration that it shows.
+_LOST = (OSError, ValueError)
+
+
+def is_terminal() -> bool:
+    """Is standard error a terminal? There may be none, as under ``pythonw``."""
+    try:
+        return sys.stderr is not None and sys.stderr.isatty()
+    except (AttributeError, *_LOST):
+        return False
+
+
+def to_stderr(text: str) -> None:
+    """Write on standard error if that is possible. Letters that its encoding lacks become escapes."""
+    stream = sys.stderr
+    if stream is None:
+        return
+    with suppress(*_LOST):
+        try:
+            stream.write(text)
+        except UnicodeEncodeError as error:
+            stream.write(text.encode(error.encoding, "backslashreplace").decode(error.encoding))
+        stream.flush()
 
 
 class Display(Protocol):
@@ -46,7 +72,7 @@ def _begun(title: str) -> Display:
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if shell is not None and hasattr(shell, "kernel"):
         return _Notebook(title)
-    if sys.stderr.isatty():
+    if is_terminal():
         try:
             return _Rich(title)
         except ImportError:
@@ -96,18 +122,18 @@ class _TextLine:
 
     def __init__(self, title: str) -> None:
         self._title = f"{title}: " if title else ""
-        self._end = "" if sys.stderr.isatty() else "\n"
+        self._end = "" if is_terminal() else "\n"
         self._width = 0
 
     def show(self, status: Status) -> None:
         text = f"{self._title}{status}"
         begin = "" if self._end else "\r"
-        print(begin + text.ljust(self._width), end=self._end, file=sys.stderr, flush=True)
+        to_stderr(begin + text.ljust(self._width) + self._end)
         self._width = 0 if self._end else len(text)
 
     def close(self) -> None:
         if not self._end:
-            print(file=sys.stderr, flush=True)
+            to_stderr("\n")
 
 
 class _Rich:
@@ -135,10 +161,12 @@ class _Rich:
         for stage in status.stages[:_BARS]:
             share = ProgressBar(1.0, stage.share, width=20)
             stages.add_row(stage.view, share, percent(stage.share), f"[dim]{seconds(stage.each_s)} each[/]")
-        self._live.update(Group(head, figures, stages), refresh=True)
+        with suppress(*_LOST):
+            self._live.update(Group(head, figures, stages), refresh=True)
 
     def close(self) -> None:
-        self._live.stop()
+        with suppress(*_LOST):
+            self._live.stop()
 
 
 class _Notebook:

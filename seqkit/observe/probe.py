@@ -271,6 +271,10 @@ class Probe(View[Any]):
         self._number = number
         self._recording = recording
 
+    @property
+    def _streams(self) -> bool:
+        return self._sources[0]._known is None and self._sources[0]._streams
+
     def _timed(self, index: int, items: int, read: Callable[..., Any], *args: Any) -> Any:
         recorder = self._recording.of_thread()
         if not recorder.depth:
@@ -321,7 +325,7 @@ class Probe(View[Any]):
         if seen >= DESCRIBED:
             return -1, ""
         recorder.described[self._number] = seen + 1
-        return size_of(value) or 0, kind_of(value[0] if is_many and len(value) else value)
+        return size_of(value) or 0, kind_of(value, is_many)
 
     def _get(self, i: int) -> Any:
         return self._timed(i, 1, self._sources[0]._get, i)
@@ -347,14 +351,21 @@ class Probe(View[Any]):
 _END = object()
 
 
-def kind_of(value: Any) -> str:
-    """Return the type of a value, with dtypes and shapes.
+def kind_of(value: Any, is_many: bool = False) -> str:
+    """Return the type of a value, with dtypes and shapes, or that of the first of many values.
 
     >>> import numpy as np
     >>> kind_of({"image": np.zeros((2, 3), "uint8"), "label": 4})
     '{image: uint8[2, 3], label: int}'
     """
-    if hasattr(value, "dtype") and hasattr(value, "shape"):
+    try:
+        return kind_of(value[0]) if is_many and len(value) else _kind_of(value)
+    except Exception:  # methods of user code
+        return type(value).__name__
+
+
+def _kind_of(value: Any) -> str:
+    if hasattr(value, "dtype") and isinstance(getattr(value, "shape", None), tuple):
         dtype = str(value.dtype).removeprefix("torch.")
         return f"{dtype}{list(value.shape)}" if len(value.shape) else dtype
     if isinstance(value, dict) and len(value) <= 8:

@@ -11,7 +11,7 @@ from itertools import islice, starmap
 from typing import Any, NamedTuple
 
 from ..core.arguments import check_callable, optional_number, positive_int
-from ..core.errors import EvaluationError
+from ..core.errors import EvaluationError, errstate
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
 from ..core.view import Indexable, View
@@ -23,7 +23,7 @@ from ..prefetch.resources import usable_cpus
 from ..prefetch.statistics import Statistics
 from .measurement import SHORT_S, NodeFigures, Stage
 from .probe import Probe, Recording
-from .remedy import refuse_streams
+from .remedy import refuse_one_shots, refuse_streams
 from .report import Profile
 from .stage_times import stage_times
 from .tree import outline
@@ -73,7 +73,7 @@ def profile(
     TypeError
         If `sequence` cannot be indexed, or an argument has the wrong type.
     ValueError
-        If a number is out of range.
+        If a number is out of range, or a one-shot iterator would be read.
 
     Notes
     -----
@@ -96,6 +96,7 @@ def profile(
     if step is not None:
         check_callable(step, "profile: step")
     source = _as_view(sequence)
+    refuse_one_shots(sequence if hasattr(sequence, "with_workers") else source, "profile")
     with tempfile.TemporaryDirectory(prefix="seqkit-profile-") as directory:
         recording = Recording(directory, clock)
         try:
@@ -191,7 +192,7 @@ class _ProbedPipeline:
             self.nodes[below] = view, rebuilt
         else:
             rebuilt = view._rebuild(sources)
-        if not view._streams:
+        if not rebuilt._streams:
             _ = rebuilt._n  # before reading, because finding it may read items
         probe = rebuilt
         if self.recording is not None and not is_bare:
@@ -242,6 +243,7 @@ def _read(
     moment = _Moment.of(nodes)
     read, begun, is_cold = _Read(moment, moment), now(), warm > 0
     with ExitStack() as stack:
+        stack.enter_context(errstate("wrap"))  # tells the errors of items from those of the engine
         for node in nodes:
             stack.callback(node.close)
         since, done, step_s = begun, 0, 0.0
@@ -251,7 +253,7 @@ def _read(
                 item = next(items)
             except StopIteration:
                 break
-            except EvaluationError:
+            except (EvaluationError, RecursionError):
                 read.failed += 1
             else:
                 read.items += 1

@@ -67,11 +67,15 @@ class ProgressMeter:
     def report(self, done: int, total: int | None) -> None:
         """Record how many items are done. The first call says how many were done before."""
         if self.total is None and not self.done:
-            self._shown = done
+            self.begin_at(done)
         self.done, self.total = done, total
         now = self._clock()
         if now >= self.due_s:
             self.show(now)
+
+    def begin_at(self, done: int) -> None:
+        """Record how many items were done before. They do not count for the rate."""
+        self.done = self._shown = done
 
     def show(self, now: float) -> None:
         """Show the status."""

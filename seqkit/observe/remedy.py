@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["in_words_of", "refuse_streams", "spelled", "told"]
+from ..core.iteration import is_one_shot
+from ..core.view import View, walk
+
+__all__ = ["in_words_of", "refuse_one_shots", "refuse_streams", "spelled", "told"]
 
 # Arguments of `prefetch` that loaders call otherwise.
 _OF_LOADERS = {"nworkers": "num_workers", "max_buffered": "prefetch_factor"}
@@ -32,6 +35,29 @@ def in_words_of(subject: str, settings: dict[str, Any]) -> dict[str, Any]:
     if "prefetch_factor" in found:  # counts for each worker
         found["prefetch_factor"] = max(1, found["prefetch_factor"] // max(settings.get("nworkers", 1), 1))
     return found
+
+
+def refuse_one_shots(sequence: Any, who: str) -> None:
+    """Raise ValueError if a view or a loader reads an iterator that cannot begin again.
+
+    >>> from seqkit import uniter
+    >>> refuse_one_shots(uniter(iter("ab"), 2), "profile")
+    Traceback (most recent call last):
+    ValueError: profile: <str_...iterator object at ...> is an iterator that cannot begin again, so ...
+    """
+    if isinstance(sequence, View):
+        sources = [node._wrapped() for node in walk(sequence) if node._name == "uniter"]
+    else:
+        names = ("dataset", "sampler", "batch_sampler", "_streams", "view")
+        sources = [getattr(sequence, name, None) for name in names]
+    for source in sources:
+        if isinstance(source, View):
+            refuse_one_shots(source, who)
+        elif is_one_shot(source):
+            raise ValueError(
+                f"{who}: {source!r} is an iterator that cannot begin again, so it cannot be read twice. Pass"
+                " an object that can be iterated again, or a function that returns an iterator to uniter"
+            )
 
 
 def spelled(settings: dict[str, Any]) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from html import escape
 from itertools import zip_longest
@@ -12,13 +14,26 @@ from typing import Any, Self
 
 from ..core.arguments import optional_number, positive_int
 from ..core.errors import ItemTimeout, WorkerDied, summary
-from ..core.iteration import is_one_shot
+from ..core.randomness import generators_kept
 from ..core.renamed import renamed
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
-from ..core.view import Indexable, View, walk
+from ..core.view import Indexable, View
+from ..prefetch.culprits import ways
+from ..prefetch.repeated import is_generator
 from .differences import Difference, explained
-from .ways import REFERENCE, EpochOf, Way, digests, of_loaders, of_views, without_nodes
+from .remedy import refuse_one_shots
+from .ways import (
+    REFERENCE,
+    EpochOf,
+    Way,
+    digests,
+    of_loaders,
+    of_views,
+    shortened,
+    without_nodes,
+    without_stores,
+)
 
 __all__ = ["Check", "Verification", "verify"]
 
@@ -39,7 +54,8 @@ def verify(sequence: Indexable[Any] | Any, n: int = 64, seconds: float | None = 
     Parameters
     ----------
     sequence : View, indexable, DataLoader or StreamLoader
-        A view is read without the `prefetch` views in it. A loader is copied with other workers.
+        A view is read without the `prefetch` views in it, and with empty caches. A loader is copied with
+        other workers.
     n : int
         How many items to compare, from the first one on (1 or more).
     seconds : float, optional
@@ -48,7 +64,8 @@ def verify(sequence: Indexable[Any] | Any, n: int = 64, seconds: float | None = 
     Returns
     -------
     Verification
-        Print it. `ok` says whether all items were equal, and `check` raises if they were not.
+        Print it. `ok` says whether all items were equal. `check` raises if they were not, or if nothing could
+        be compared.
 
     Raises
     ------
@@ -60,7 +77,8 @@ def verify(sequence: Indexable[Any] | Any, n: int = 64, seconds: float | None = 
     Notes
     -----
     Each item is computed about ten times in each epoch. Functions run in this process too, with their side
-    effects. Objects without content, such as open files, count as their class.
+    effects, but random generators are put back afterwards. Objects without content, such as open files, count
+    as their class.
 
     Examples
     --------
@@ -75,15 +93,14 @@ def verify(sequence: Indexable[Any] | Any, n: int = 64, seconds: float | None = 
     """
     count = positive_int(n, "verify: n")
     until_s = optional_number(seconds, "verify: seconds", "seconds") or 20.0
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), generators_kept(), _own_generators_kept(sequence):
         warnings.simplefilter("ignore", RuntimeWarning)  # the report says more
         if hasattr(sequence, "with_workers"):
-            for name in ("dataset", "sampler", "batch_sampler", "_streams"):
-                _refuse_one_shot(getattr(sequence, name, None))
+            refuse_one_shots(sequence, "verify")
             found = _verified(repr(sequence), _epochs_of_loader(sequence), of_loaders(), count, until_s)
             return replace(found, remarks=_remarks(sequence))
         view = without_nodes(as_view(sequence, "verify"))
-        _refuse_one_shots(view)
+        refuse_one_shots(view, "verify")
         return _verified(repr(view), _epochs_of_view(view), of_views(), count, until_s)
 
 
@@ -136,22 +153,33 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Were all items equal that could be compared?"""
-        return all(check.first is None for check in self.checks)
+        """Were all items equal that could be compared, and could any be compared?"""
+        return self.is_compared and all(check.first is None for check in self.checks)
+
+    @property
+    def is_compared(self) -> bool:
+        """Could items be compared in at least one way to read?"""
+        others = [check for check in self.checks if check.way != REFERENCE]
+        return any(not check.note or check.first is not None for check in others)
 
     def __bool__(self) -> bool:
         return self.ok
 
     def check(self) -> Self:
-        """Return the report, or raise AssertionError with its text if items differ: for tests."""
+        """Return the report, or raise AssertionError with its text unless `ok`: for tests."""
         if not self.ok:
             raise AssertionError(str(self))
         return self
 
     def __str__(self) -> str:
-        head = f"verify: {self.items} items of {self.subject}: " + ("all equal" if self.ok else "they differ")
+        head = f"verify: {self.items} items of {self.subject}: " + self._result()
         ends = [] if self.difference is None else ["", str(self.difference)]
         return "\n".join([head, *self._table(), *self.remarks, *ends])
+
+    def _result(self) -> str:
+        if not self.is_compared:
+            return "nothing could be compared"
+        return "all equal" if self.ok else "they differ"
 
     def _table(self) -> list[str]:
         """Return a line for each way to read, with one column if its epochs are alike."""
@@ -171,8 +199,40 @@ class Verification:
         return f"<pre>{escape(str(self))}</pre>"
 
 
+@contextmanager
+def _own_generators_kept(sequence: Any) -> Iterator[None]:
+    """Put the generators that a view, or a loader and its samplers, holds back afterwards."""
+    parts = [sequence, *(getattr(sequence, name, None) for name in ("dataset", "sampler", "batch_sampler"))]
+    found = {id(way[-1].value): way[-1].value for way in ways(parts, is_generator)}
+    states = [(generator, _state_of(generator)) for generator in found.values()]
+    try:
+        yield
+    finally:
+        for generator, state in states:
+            _set_state(generator, state)
+
+
+def _state_of(generator: Any) -> Any:
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    if hasattr(generator, "bit_generator"):
+        return generator.bit_generator.state
+    return generator.get_state()  # a RandomState, or a Generator of torch
+
+
+def _set_state(generator: Any, state: Any) -> None:
+    if isinstance(generator, random.Random):
+        generator.setstate(state)
+    elif hasattr(generator, "bit_generator"):
+        generator.bit_generator.state = state
+    else:
+        generator.set_state(state)
+
+
 def _epochs_of_loader(loader: Any) -> Iterator[tuple[int, Any]]:
-    return ((epoch, EpochOf(loader, epoch)) for epoch in (0, 1))
+    dataset = getattr(loader, "dataset", None)
+    own = without_stores(dataset) if isinstance(dataset, View) else None
+    return ((epoch, EpochOf(loader, epoch, own)) for epoch in (0, 1))
 
 
 def _remarks(loader: Any) -> tuple[str, ...]:
@@ -185,29 +245,17 @@ def _epochs_of_view(view: View[Any]) -> Iterator[tuple[int, Any]]:
     return ((epoch, view.at_epoch(epoch)) for epoch in ((0, 1) if view._varies() else (0,)))
 
 
-def _refuse_one_shots(view: View[Any]) -> None:
-    for node in walk(view):
-        if node._name == "uniter":
-            _refuse_one_shot(node._wrapped())
-
-
-def _refuse_one_shot(source: Any) -> None:
-    if is_one_shot(source):
-        raise ValueError(
-            f"verify: {source!r} is an iterator that cannot begin again, so it cannot be read twice. Pass an"
-            " object that can be iterated again, or a function that returns an iterator to uniter"
-        )
-
-
 def _verified(
-    subject: str, epochs: Iterator[tuple[int, Any]], ways: list[Way], count: int, seconds: float
+    subject: str, epochs: Iterator[tuple[int, Any]], to_read: list[Way], count: int, seconds: float
 ) -> Verification:
     checks, difference, compared = list[Check](), None, count
     for epoch, source in epochs:
         found: dict[str, list[bytes]] = {}
         notes: dict[str, str] = {}
-        until = perf_counter() + seconds / (2 * len(ways))
-        for way in ways:
+        if isinstance(source, View):
+            source = shortened(source, count, seconds / (2 * len(to_read)))
+        until = perf_counter() + seconds / (2 * len(to_read))
+        for way in to_read:
             try:
                 found[way.name] = digests(way.read(source, compared, LIMIT_S), until)
             except (ItemTimeout, WorkerDied) as error:
@@ -217,14 +265,17 @@ def _verified(
                 continue
             if until < float("inf"):
                 compared, until = min(compared, len(found[way.name])), float("inf")
-        expected = found.get(REFERENCE, [])
-        for way in ways:
-            first = _first_difference(way, expected, found[way.name]) if way.name in found else None
+        if REFERENCE not in found:  # there is nothing to compare with
+            notes = {way.name: notes.get(way.name, notes[REFERENCE]) for way in to_read}
+        for way in to_read:
+            is_read = way.name not in notes
+            first = _first_difference(way, found[REFERENCE], found[way.name]) if is_read else None
             checks.append(Check(way.name, epoch, first, notes.get(way.name, "")))
         if difference is None and any(check.first is not None for check in checks):
             firsts = {c.way: c.first for c in checks if c.epoch == epoch and c.first is not None}
             difference = explained(source, epoch, firsts)
-    return Verification(subject, compared, tuple(checks), difference)
+    report = Verification(subject, compared, tuple(checks), difference)
+    return report if report.is_compared else replace(report, items=0)
 
 
 def _first_difference(way: Way, expected: list[bytes], found: list[bytes]) -> int | None:

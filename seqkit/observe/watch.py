@@ -121,6 +121,7 @@ class _Watched(Iterator[T]):
         with _timing_stages() if stages else nullcontext():
             self._items: Iterator[T] = iter(sequence)
         meter.total, meter.has_consumer = _length(sequence), True
+        meter.begin_at(getattr(self._items, "first_batch", 0))  # of a loader that goes on within an epoch
 
     def __next__(self) -> T:
         clock, meter = self._clock, self._meter

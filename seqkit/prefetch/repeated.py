@@ -19,7 +19,7 @@ from typing import Any
 from .culprits import Way, is_internal, is_renewed, name_at_end, sentence, ways
 from .hooks import introduce
 
-__all__ = ["code_of", "mentioned", "names_in_hook", "repetition_warning"]
+__all__ = ["code_of", "is_generator", "mentioned", "names_in_hook", "repetition_warning"]
 
 _GENERATORS = {("numpy", "Generator"), ("numpy", "RandomState"), ("random", "Random"), ("torch", "Generator")}
 # Code that mentions one of these chooses the state of its generator for each item.
@@ -49,7 +49,7 @@ def repetition_warning(view: Any, hook: Callable[..., Any] | None = None) -> str
     >>> repetition_warning(sk.random_map(lambda x, rng: x + rng.random(), [1, 2]))
     """
     own = names_in_hook(hook)
-    for way in ways(view, _is_generator):
+    for way in ways(view, is_generator):
         if _is_used(way, name_at_end(way)) and not is_renewed(way, own):
             return (
                 "prefetch: each process worker starts with the same copy of a random generator, so its"
@@ -66,7 +66,8 @@ def names_in_hook(hook: Callable[..., Any] | None) -> set[str]:
     return mentioned(code_of(getattr(hook, "worker_init_fn", hook)))
 
 
-def _is_generator(value: Any) -> bool:
+def is_generator(value: Any) -> bool:
+    """Is a value a random generator, other than the global ones of libraries?"""
     for kind in type(value).__mro__:
         if (kind.__module__.partition(".")[0], kind.__name__) in _GENERATORS:
             return not isinstance(value, random.SystemRandom) and not _is_global(value)

@@ -142,6 +142,7 @@ class EncodedResult(Result):
                 try:
                     value = decode(code & 3, data[code >> 3 : end], memory)
                 except (Exception, SystemExit) as error:  # user code decides how to unpickle
+                    vars(error)["was_not_sent"] = True
                     value, is_failed = Record.of(error), True  # a traceback would keep the memory alive
                 if is_failed:
                     outcomes.failures[len(outcomes.values)] = value
@@ -204,11 +205,13 @@ def encoded_item(
         return is_failed, encode(value, block, used, dumps_back)
     except BaseException as error:
         reason = TypeError(
-            f"the item, a {type(value).__name__}, cannot be sent to the consumer's process:"
-            f" {_obstacle(value)}{summary(error)}"
+            f"the item, a {type(value).__name__}, {NOT_SENT}: {_obstacle(value)}{summary(error)}"
         )
         reason.__cause__ = error
         return True, encode(Record.of(reason), None, used)
+
+
+NOT_SENT = "cannot be sent to the consumer's process"
 
 
 def _obstacle(value: Any) -> str:

@@ -49,6 +49,7 @@ class StreamIterator(Iterator[StreamBatch]):
         self._where = where
         self._collate = collate
         self._is_closed = self._is_over = False
+        self.first_batch: int = 0 if start is None else start["batch"]
         self._failed_at: dict[str, Any] | None = None
         self._form: Any = _NONE  # of the first chunk, for batches of padding only
         self._is_form_of_first = False  # not of the first chunk after a resume

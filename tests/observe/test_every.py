@@ -41,6 +41,17 @@ def test_a_line_is_printed_every_so_many_items(method):
         assert set(names) == {"batch(2)", "smap(decode)", "<range of 120>"}
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_lines_that_cannot_be_printed_do_not_end_the_program():
+    environment = os.environ | {every.VARIABLE: "20"}
+    with open("/dev/full", "w") as full:
+        script = SCRIPT.replace("METHOD", "thread") + '    print("done")\n'
+        found = subprocess.run(
+            [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=full, text=True, env=environment
+        )
+    assert found.stdout == "done\n"
+
+
 def test_nothing_is_printed_for_0():
     assert run(SCRIPT.replace("METHOD", "thread"), "0").stderr == ""
 

@@ -4,6 +4,7 @@ import json
 import os
 import re
 from fractions import Fraction
+from unittest.mock import MagicMock, Mock
 
 import numpy as np
 import pytest
@@ -44,6 +45,67 @@ def test_no_more_items_are_read_than_wanted():
     assert source.reads == dict.fromkeys(range(6), 1)
     assert profile(Naturals(), 5).items == 5
     assert profile([], 5).items == 0
+
+
+@pytest.mark.parametrize(
+    "build",
+    [sk.filter, lambda f, data: sk.flatten(sk.smap(lambda x: [x] * f(x), data))],
+    ids=["filter", "flatten"],
+)
+@pytest.mark.parametrize("above", [lambda view: view, lambda view: sk.batch(sk.smap(abs, view), 1)])
+@pytest.mark.parametrize("is_scanned", [False, True])
+def test_a_view_that_finds_its_length_by_reading_is_read_from_the_start(build, above, is_scanned):
+    source = CountingSource(range(1000))
+    view = above(build(lambda x: x % 2, source))
+    if is_scanned:
+        len(view)
+    before = source.reads.copy()
+    found = profile(view, n=3)
+    assert found.items == found.counted == 3
+    assert sum(source.reads.values()) - sum(before.values()) == 6
+
+
+@pytest.mark.parametrize("build", [sk.uniter, lambda items: sk.smap(str, sk.uniter(items, 3))])
+def test_one_shot_iterators_are_refused_before_they_are_read(build):
+    letters = iter("abc")
+    with pytest.raises(ValueError, match=r"^profile: .* cannot be read twice\. Pass an object"):
+        profile(build(letters))
+    assert next(letters) == "a"
+
+
+def recursion(x):
+    return recursion(x + 1)
+
+
+@pytest.mark.parametrize("policy", ["wrap", "passthrough"])
+@pytest.mark.parametrize("f", [lambda x: 1 / x, recursion])
+def test_failing_items_are_counted_under_each_policy(policy, f):
+    with sk.errstate(policy):
+        found = profile(sk.smap(lambda x: x or f(x), range(3)))
+    assert (found.items, found.failed) == (2, 1)
+
+
+class KeyErrors:
+    def __getattr__(self, name):
+        raise KeyError(name)
+
+
+class NoLength(dict):
+    def __len__(self):
+        raise ValueError("no length")
+
+
+class NoClass:
+    @property
+    def __class__(self):
+        raise ValueError("no class")
+
+
+@pytest.mark.parametrize("make", [KeyErrors, NoLength, NoClass, Mock, MagicMock])
+def test_items_whose_methods_raise_are_described_by_their_class(make):
+    for batch in (1, 2):
+        found = profile(sk.batch(sk.smap(lambda x: make(), range(4)), batch, collate_fn=len))
+        assert found.stages[1].kind == make.__name__
 
 
 def test_a_view_that_is_used_twice_is_one_stage():

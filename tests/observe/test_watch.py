@@ -8,7 +8,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.observe import StageShare, Status, watch
-from seqkit.observe.live import _Notebook, _TextLine, as_html, display_of
+from seqkit.observe.live import _Notebook, _TextLine, as_html, display_of, to_stderr
 from seqkit.streams import StreamLoader
 from seqkit.testing.failing import by_iteration
 
@@ -73,6 +73,29 @@ def test_stream_loaders_are_watched():
     assert max(progress.workers for progress in shown) == 1
 
 
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: sk.DataLoader(range(40), 4),
+        lambda: sk.DataLoader(range(40), 4, num_workers=1, method="thread"),
+        lambda: StreamLoader(range(2), lambda n: iter(range(10)), 2, batches_per_epoch=10),
+    ],
+)
+def test_a_resumed_loader_begins_at_its_batch(build):
+    with build() as first, build() as resumed:
+        batches = iter(first)
+        for _ in range(6):
+            next(batches)
+        resumed.load_state_dict(first.state_dict())
+        for begun in (6, 0):
+            shown = []
+            clock = iter(range(10**6)).__next__
+            assert len(list(watch(resumed, shown.append, clock=clock)))
+            assert (shown[0].done, shown[0].rate) == (begun, 0)
+            assert (shown[-1].done, shown[-1].total, shown[-1].remaining_s) == (10, 10, 0)
+            assert {status.rate for status in shown[1:]} == {0.5}
+
+
 def test_each_iteration_begins_anew():
     items = watch(sk.arange(3), lambda progress: None)
     assert list(items) == list(items) == [0, 1, 2]
@@ -114,6 +137,42 @@ def test_a_bar_of_tqdm_gets_a_postfix():
 def test_without_a_terminal_lines_go_to_standard_error(capsys):
     list(watch(sk.arange(2), clock=iter(range(10**6)).__next__))
     assert capsys.readouterr().err.splitlines()[-1].startswith("2 of 2, rate ")
+
+
+class Broken(io.StringIO):
+    def write(self, text):
+        raise BrokenPipeError("gone")
+
+
+class Full(io.StringIO):
+    def flush(self):
+        raise OSError(28, "No space left on device")
+
+
+def closed():
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+STREAMS = {
+    "none": lambda: None,
+    "broken pipe": Broken,
+    "closed": closed,
+    "full": Full,
+    "ascii": lambda: io.TextIOWrapper(io.BytesIO(), "ascii"),
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_display_never_ends_the_iteration(name, monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "stderr", STREAMS[name]())
+    numbers = sk.smap(float, range(3))
+    assert list(watch(numbers, clock=iter(range(10**6)).__next__)) == [0, 1, 2]
+    assert list(sk.materialize(numbers, tmp_path / "numbers.npy", progress=True)) == [0, 1, 2]
+    to_stderr("12 µs → 3 °\n")
+    if name == "ascii":
+        assert sys.stderr.buffer.getvalue().decode().endswith("12 \\xb5s \\u2192 3 \\xb0\n")
 
 
 def test_a_terminal_has_one_line_that_is_written_over(monkeypatch, capsys):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any
@@ -282,6 +283,10 @@ class AddCache(View[T]):
         if sources[0] is self._sources[0]:
             return AddCache(sources[0], self._settings, self._contents)
         return AddCache(sources[0], self._settings.fresh(self._settings.scope))
+
+    def _in_memory(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        """Return the same view over other sources, with an empty memory and no store, for `verify`."""
+        return AddCache(sources[0], replace(self._settings.fresh(""), store=None, key=None))
 
     def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
         if not self._varies():
