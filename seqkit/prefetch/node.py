@@ -337,6 +337,10 @@ class Prefetch(LowerNode[T]):
         """Return whether the node has workers that have started and not ended (for displays)."""
         return self._engine.is_running()
 
+    def engine(self) -> Engine:
+        """Return the workers, which the views of all epochs share (for loaders)."""
+        return self._engine
+
     @property
     def choice(self) -> Choice | None:
         """The choice of ``method="auto"``, and why. None before the first read, and for other methods."""
