@@ -97,10 +97,19 @@ class Processes(Backend):
         Seed for the global generators of workers.
     budget_ns : int
         How long a job of several items may take.
+    said : set of str, optional
+        The warnings that the node has given, which its next workers do not give again. A warning that a
+        filter turns into an exception would otherwise end the workers at the same item for ever.
     """
 
     def __init__(
-        self, pipeline: View[Any], settings: Settings, context: str | None, seed: int, budget_ns: int
+        self,
+        pipeline: View[Any],
+        settings: Settings,
+        context: str | None,
+        seed: int,
+        budget_ns: int,
+        said: set[str] | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._settings = settings
@@ -112,7 +121,7 @@ class Processes(Backend):
         self.misses = 0
         self.nbytes = 0
         self.restarts = 0
-        self._warned = False
+        self._said: set[str] = set() if said is None else said
         self._pid = os.getpid()
         self._fds: dict[str, int] = {}
         self._team: Team | None = None
@@ -436,9 +445,9 @@ class Processes(Backend):
         """
         slot_bytes = self._layout.slot_bytes
         self.misses += self._settings.shm_size != 0
-        if nbytes > slot_bytes and self._settings.shm_size != 0 and not self._warned:
+        if nbytes > slot_bytes and self._settings.shm_size != 0 and "slot" not in self._said:
             mib = -(-self._layout.slots * nbytes // (1 << 20))
-            self._warned = True
+            self._said.add("slot")
             warn(
                 f"prefetch: an item of {units.size(nbytes)} does not fit a slot of {units.size(slot_bytes)}"
                 " and came in a file of its own, which takes longer. Set at least"
