@@ -158,10 +158,14 @@ def pair() -> tuple[socket.socket, socket.socket]:
 def fresh_template(pickled: PickledPipeline, fds: Descriptors, mask: set[int]) -> Template:
     """Start a template as a fresh interpreter."""
     ours, theirs = pair()
-    with theirs:
-        code = f"from {__name__} import be_template; be_template({pickled.place}, *fds)"
-        pid = interpreter(code, (theirs.fileno(), pickled.fd, *astuple(fds)), mask, pickled.surroundings)
-    return Template(ours, pid)
+    try:
+        with theirs:
+            code = f"from {__name__} import be_template; be_template({pickled.place}, *fds)"
+            pid = interpreter(code, (theirs.fileno(), pickled.fd, *astuple(fds)), mask, pickled.surroundings)
+        return Template(ours, pid)
+    except BaseException:
+        ours.close()
+        raise
 
 
 # Sockets in use. Keep them alive, so that the garbage collector does not close one before its owner does.
