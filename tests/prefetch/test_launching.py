@@ -55,6 +55,45 @@ def test_workers_are_forked_where_standard_streams_are_closed(closed: str, tmp_p
     assert result.read_text() == "[0, 1, 2, 3]"
 
 
+@pytest.mark.parametrize("closed", ["0", "12", "012"])
+@pytest.mark.parametrize("workers", ["2", "6"])  # six: most are forked by a template
+def test_output_to_closed_streams_does_not_reach_the_engine(
+    closed: str, workers: str, tmp_path: Path
+) -> None:
+    script = """
+        import os, pathlib, sys
+        import seqkit as sk
+
+        closed, workers, result = sys.argv[1:]
+
+        def noise():
+            for fd in map(int, closed):
+                try:
+                    os.write(fd, b"a warning of a library in C")
+                except OSError:
+                    pass
+
+        def item(i):
+            noise()
+            return i
+
+        for fd in map(int, closed):
+            os.close(fd)
+        found = []
+        source = sk.smap(item, range(40))
+        with sk.prefetch(source, int(workers), "process", context="fork", chunk_size=1) as node:
+            for value in node:
+                noise()
+                found.append(value)
+            links = [f"/proc/self/fd/{fd}" for fd in closed]
+            ours = [os.readlink(link) for link in links if os.path.exists(link)]
+        pathlib.Path(result).write_text(f"{found == list(range(40))} {ours}")
+    """
+    result = tmp_path / "result"
+    finished(tmp_path, script, closed, workers, str(result))
+    assert result.read_text() == "True []"
+
+
 @pytest.mark.parametrize("closed", ["0", "12"])
 @pytest.mark.parametrize("context", FRESH)
 def test_workers_that_are_not_forked_need_standard_streams(context: str, closed: str, tmp_path: Path) -> None:
@@ -270,9 +309,9 @@ def test_without_a_python_to_start_workers_are_refused(
     started: list[Any] = []
     monkeypatch.setattr(interpreter.subprocess, "Popen", lambda *_, **__: started.append(1))
     monkeypatch.setattr(sys, attribute, value, raising=False)
-    with sk.prefetch(range(4), 2, "process", context=context) as node:
-        with pytest.raises(RuntimeError, match=f"prefetch: {reason}.* Use context='fork'"):
-            node[0]
+    refused = pytest.raises(RuntimeError, match=f"prefetch: {reason}.* Use context='fork'")
+    with sk.prefetch(range(4), 2, "process", context=context) as node, refused:
+        node[0]
     assert not started
     with sk.prefetch(range(4), 2, "process", context="fork") as node:
         assert list(node) == [0, 1, 2, 3]

@@ -23,7 +23,6 @@ from ..resources import native_threads
 from . import linux, worker_signals
 from .worker_process import limit_threads
 
-
 # Python does not tell the hash seed of this process, unless the user has set it.
 _HASH_SEED = str(int.from_bytes(os.urandom(4), "little") or 1)
 

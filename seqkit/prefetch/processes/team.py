@@ -192,8 +192,8 @@ class Team:
                 f" {_some(obstacles)}. They import modules anew and do not see what the program has set at"
                 " run time: variables of modules, default dtypes, warning filters, log levels. Set them in"
                 " start_hook (DataLoader: worker_init_fn). Hashes of text and the order of sets differ there"
-                " from this process, unless PYTHONHASHSEED is set before the program starts. Choose a context to avoid this warning:"
-                " 'forkserver' for the same start, 'fork' if your threads allow it",
+                " from this process, unless PYTHONHASHSEED is set before the program starts. Choose a context"
+                " to avoid this warning: 'forkserver' for the same start, 'fork' if your threads allow it",
                 RuntimeWarning,
             )
 

@@ -113,7 +113,7 @@ class Template:
             if not message:
                 raise _gone()
             kind, worker, value, nbytes = _ANSWER.unpack_from(message)
-            pidfd, record = fds[0] if fds else -1, message[_ANSWER.size :]
+            pidfd, record = linux.above_streams(fds[0]) if fds else -1, message[_ANSWER.size :]
             if pidfd >= 0:
                 os.set_inheritable(pidfd, False)  # Python 3.11 ignores flags of `recv_fds`
             error = pickle.loads(record).rebuild() if record else None
@@ -152,7 +152,14 @@ class Template:
 
 def pair() -> tuple[socket.socket, socket.socket]:
     """Return the node's and the template's end of a channel."""
-    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    return _above_streams(ours), _above_streams(theirs)
+
+
+def _above_streams(channel: socket.socket) -> socket.socket:
+    if channel.fileno() > 2:
+        return channel
+    return socket.socket(fileno=linux.above_streams(channel.detach()))
 
 
 def fresh_template(pickled: PickledPipeline, fds: Descriptors, mask: set[int]) -> Template:

@@ -173,7 +173,7 @@ class Processes(Backend):
 
     def _make_pipes(self) -> None:
         for name in ("jobs", "urgent", "results", "tether"):
-            self._fds[f"{name}_r"], self._fds[f"{name}_w"] = os.pipe()
+            self._fds[f"{name}_r"], self._fds[f"{name}_w"] = linux.pipe()
         self._fds["wake_r"], self._fds["wake_w"] = linux.make_wake()
         self._fds["pidfd"] = linux.pidfd_open(self._pid)
         for name in ("jobs_r", "urgent_r", "results_r"):
