@@ -74,6 +74,9 @@ def interpreter(code: str, fds: tuple[int, ...], mask: set[int], surroundings: S
             stdin=subprocess.DEVNULL,
             process_group=0,  # only this process handles Ctrl-C on the terminal
         )
+    except BlockingIOError as error:
+        linux.name_limit(error)
+        raise
     finally:
         os.close(fd)
     process.returncode = 0  # the engine waits for the pid, so the Popen object must not, even when collected

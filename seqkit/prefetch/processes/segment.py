@@ -43,7 +43,11 @@ class Segment:
 
     @classmethod
     def create(cls, size: int, name: str = "seqkit") -> Segment:
-        return cls(linux.memfd_create(name), size, new=True)
+        try:
+            return cls(linux.memfd_create(name), size, new=True)
+        except OSError as error:
+            linux.name_limit(error, size)
+            raise
 
     def block(self, offset: int, size: int) -> Block:
         """Return the bytes at an offset as an array. The mapping lives as long as the array or its

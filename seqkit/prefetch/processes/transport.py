@@ -446,7 +446,8 @@ class Processes(Backend):
         slot_bytes = self._layout.slot_bytes
         self.misses += self._settings.shm_size != 0
         if nbytes > slot_bytes and self._settings.shm_size != 0 and "slot" not in self._said:
-            mib = -(-self._layout.slots * nbytes // (1 << 20))
+            pages = -(-nbytes // PAGE)  # of a slot
+            mib = -(-self._layout.slots * pages * PAGE // (1 << 20))
             self._said.add("slot")
             warn(
                 f"prefetch: an item of {units.size(nbytes)} does not fit a slot of {units.size(slot_bytes)}"
