@@ -30,11 +30,6 @@ from functools import cache
 
 from ...core.units import size
 
-try:
-    import resource
-except ImportError:  # not on this platform
-    resource = None  # type: ignore[assignment]
-
 # Constants that a build of Python may lack, with their values in Linux.
 EPOLLEXCLUSIVE: int = getattr(select, "EPOLLEXCLUSIVE", 1 << 28)
 MADV_REMOVE: int = getattr(mmap, "MADV_REMOVE", 9)
@@ -171,8 +166,8 @@ def name_limit(error: OSError, nbytes: int = 0) -> None:
 
 def _limit(name: str) -> int:
     """Return a limit of this process, or 0 if there is none."""
-    if resource is None:
-        return 0
+    import resource
+
     most = resource.getrlimit(getattr(resource, name))[0]
     return 0 if most == resource.RLIM_INFINITY else most
 
