@@ -31,7 +31,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import count
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from ..core.errors import EvaluationError, ItemTimeout, WorkerDied, brief, summary
@@ -41,6 +40,7 @@ from .consumer import Consumer, InFlight, Reader, end_stages
 from .life import Life
 from .pauses import Pauses
 from .protocol import Backend, Done, Event, Failed, Lost
+from .real_time import perf_counter_ns
 from .results import Ready
 from .statistics import Statistics
 from .window import Chunk, ChunkWindow

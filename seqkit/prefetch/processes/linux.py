@@ -29,6 +29,7 @@ from contextlib import suppress
 from functools import cache
 
 from ...core.units import size
+from ..real_time import monotonic
 
 # Constants that a build of Python may lack, with their values in Linux.
 EPOLLEXCLUSIVE: int = getattr(select, "EPOLLEXCLUSIVE", 1 << 28)
@@ -268,15 +269,15 @@ def reap(pid: int, pidfd: int, timeout_s: float) -> tuple[int, int] | None:
     Even a killed process may not end in time: a process that waits for a disk or a network file system
     cannot be interrupted.
     """
-    deadline = time.monotonic() + timeout_s
-    while is_readable(pidfd, deadline - time.monotonic()):
+    deadline = monotonic() + timeout_s
+    while is_readable(pidfd, deadline - monotonic()):
         try:
             reaped, status, usage = os.wait4(pid, os.WNOHANG)
         except (ChildProcessError, ImportError):
             return None  # the second while the interpreter ends: `os.wait4` waits, and then imports a module
         if reaped:
             return status, usage.ru_maxrss << 10
-        if time.monotonic() >= deadline:
+        if monotonic() >= deadline:
             break
         time.sleep(0.001)  # a debugger gets the status first
     return None

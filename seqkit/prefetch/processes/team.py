@@ -28,7 +28,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from time import monotonic
 from typing import NamedTuple
 
 from ...core import units
@@ -36,6 +35,7 @@ from ...core.tracebacks import frames_of_others, warn
 from ..classes import pickle_for_parent
 from ..culprits import fork_warning
 from ..protocol import Failed
+from ..real_time import monotonic
 from ..signals import SignalsHeld
 from . import forking, linux
 from .pickled_pipeline import PickledPipeline, size_warning

@@ -27,13 +27,13 @@ import select
 import signal
 import socket
 import struct
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import astuple
 from functools import partial
 from typing import NoReturn
 
+from ..real_time import monotonic
 from ..results import Record
 from ..signals import SignalsHeld
 from . import linux
@@ -129,14 +129,14 @@ class Template:
             _sockets.remove(self._socket)
         except KeyError:
             return  # closed already, or by a daemon thread just now, at exit
-        deadline = time.monotonic() + (REAPING_S if self._has_workers else GRACE_S)
+        deadline = monotonic() + (REAPING_S if self._has_workers else GRACE_S)
         with suppress(OSError):  # the template has ended
             self._socket.shutdown(socket.SHUT_WR)
-            while linux.is_readable(self._socket.fileno(), deadline - time.monotonic()):
+            while linux.is_readable(self._socket.fileno(), deadline - monotonic()):
                 for *_, pidfd, _ in self.answers():
                     if pidfd >= 0:
                         os.close(pidfd)
-        if not linux.is_readable(self._pidfd, deadline - time.monotonic()):
+        if not linux.is_readable(self._pidfd, deadline - monotonic()):
             kill(self._pidfd)
         linux.reap(self._pid, self._pidfd, REAP_S)
         self.forget()
