@@ -30,7 +30,7 @@ import threadpoolctl
 from ...core.tracebacks import frames_of_others
 from ...core.worker import flush_streams
 from ..resources import native_threads
-from . import linux
+from .limits import name_limit
 
 # Modules (with their submodules) whose threads do nothing that workers could miss or wait for.
 _HARMLESS = (
@@ -188,7 +188,7 @@ def fork() -> int:
         try:
             return os.fork()
         except OSError as error:
-            linux.name_limit(error)
+            name_limit(error)
             raise
 
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from ...core import worker
 from ..resources import native_threads
 from . import linux, worker_signals
+from .limits import name_limit
 from .worker_process import limit_threads
 
 # Python does not tell the hash seed of this process, unless the user has set it.
@@ -75,7 +76,7 @@ def interpreter(code: str, fds: tuple[int, ...], mask: set[int], surroundings: S
             process_group=0,  # only this process handles Ctrl-C on the terminal
         )
     except BlockingIOError as error:
-        linux.name_limit(error)
+        name_limit(error)
         raise
     finally:
         os.close(fd)

@@ -43,11 +43,7 @@ class Segment:
 
     @classmethod
     def create(cls, size: int, name: str = "seqkit") -> Segment:
-        try:
-            return cls(linux.memfd_create(name), size, new=True)
-        except OSError as error:
-            linux.name_limit(error, size)
-            raise
+        return cls(linux.memfd_create(name), size, new=True)
 
     def block(self, offset: int, size: int) -> Block:
         """Return the bytes at an offset as an array. The mapping lives as long as the array or its

@@ -53,6 +53,7 @@ from ..signals import CtrlCHeld
 from ..torch_modes import TorchModes
 from . import linux, user_forks
 from .block import JobBlock, Packing, from_file, most_items, pack
+from .limits import name_limit
 from .segment import PAGE, Segment
 from .slots import SlotPool
 from .team import MOST_DEATHS, Team, WorkerHandle, starting
@@ -192,8 +193,9 @@ class Processes(Backend):
             try:
                 self._segment = Segment.create(self._layout.size)
                 break
-            except OSError:  # a limit of address space or file size
+            except OSError as error:  # a limit of address space or file size
                 if slot_bytes == PAGE:
+                    name_limit(error, self._layout.size)
                     raise
                 # The first time, leave most of what is left to the user's own data.
                 slot_bytes = max(slot_bytes >> (1 if is_limited else 3) & -PAGE, PAGE)
