@@ -58,7 +58,9 @@ class Bound(View[Any]):
 
 def _reader(node: View[Any], plan: Iterator[Any], worker: int) -> Iterator[Any]:
     # `profile` puts views of its own around the nodes.
-    items = restarting(node.reading(plan)) if isinstance(node, Prefetch) else View._iter(node, plan)
+    items = (
+        restarting(node.reading(plan, in_step=True)) if isinstance(node, Prefetch) else View._iter(node, plan)
+    )
 
     def run(progress: Progress) -> Iterator[Any]:
         try:

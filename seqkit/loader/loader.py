@@ -18,6 +18,7 @@ from ..core.source import as_view
 from ..core.tracebacks import hiding_frames, warn
 from ..core.view import View
 from ..prefetch import Prefetch
+from ..prefetch.engine import Engine
 from ..samplers.base import whole_order
 from .advice import (
     warn_of_exhausted,
@@ -208,6 +209,8 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
     def __init__(self, options: Options) -> None:
         self._take_over(options)
         self._nodes: WeakSet[Prefetch[Any] | InTurn | Bound] = WeakSet()
+        # Of views that may be gone: an error that is kept refers to another view of the same workers.
+        self._engines: WeakSet[Engine] = WeakSet()
         self._is_closed = self._had_batches = False
         self._said: set[str] = set()  # the warnings that are given once
         self.failed: list[tuple[Any, str]] = []
@@ -323,6 +326,9 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
     def _read(self, node: View[Any], position: Position) -> Iterator[Any]:
         """Begin to read an epoch from a position on."""
         pipeline, start = node.at_epoch(position.epoch), position.start
+        for view in pipeline._sources if isinstance(pipeline, Bound) else (pipeline,):
+            if isinstance(view, Prefetch):
+                self._engines.add(view.engine())
         if position.keys is not None:
             keys: Iterator[Any] = position.keys
             if isinstance(node, Workers):
@@ -482,7 +488,7 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         return [*{id(view): view for view in views if isinstance(view, Workers)}.values()]
 
     def _close_nodes(self) -> None:
-        for node in self.nodes():
+        for node in (*self.nodes(), *self._engines):
             node.close()
 
     def __enter__(self) -> Self:

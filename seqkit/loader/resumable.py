@@ -25,6 +25,7 @@ class Resumable(Attributes):
 
     _items: View[Any]
     _nodes: WeakSet[Any]
+    _engines: WeakSet[Any]
     _said: set[str]
     _known_order: tuple[int, str | None] = -1, None  # an epoch, and the digest of the order of the data set
 
@@ -172,10 +173,10 @@ class Resumable(Attributes):
 
     def __getstate__(self) -> dict[str, Any]:
         position = {**self._epochs.position(), **self._dataset_state()}
-        return {**self.__dict__, "_nodes": None, "_position": position}
+        return {**self.__dict__, "_nodes": None, "_engines": None, "_position": position}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         position = state.pop("_position")
         self.__dict__.update(state)
-        self._nodes = WeakSet()
+        self._nodes, self._engines = WeakSet(), WeakSet()
         self._begin_at(position)

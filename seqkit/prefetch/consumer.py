@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import os
 import weakref
-from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from .chunking import CHUNK_BYTES
 from .protocol import Job, Unsendable
+from .real_time import perf_counter_ns
 from .results import Ready
 from .window import Chunk, ChunkWindow
 
@@ -121,6 +121,10 @@ class Reader:
         """Return whether the end of the plan, or of the sequence, is known."""
         return self.consumer.window.is_drawn
 
+    def plan_has_failed(self) -> bool:
+        """Return whether the plan ended with an exception, which was raised."""
+        return self.consumer.window.has_failed
+
     def close(self) -> None:
         """Cancel pending items. Dropping the reader has the same effect."""
         self._dispatcher.drop(self.consumer)
@@ -189,6 +193,7 @@ class Reader:
             return False
         failure, window.failure = window.failure, None
         if failure is not None:
+            window.has_failed = True
             self._dispatcher.refuse(failure)
         self._dispatcher.forget(self.consumer)
         return True

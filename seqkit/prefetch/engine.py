@@ -57,6 +57,7 @@ class Engine:
         self._replaced: Dispatcher | None = None  # may still be closing
         self._pid = os.getpid()
         self.closed = False
+        self._said: set[str] = set()  # the warnings that are given once
         # In a forked child the executor's threads do not exist. The node then starts its own threads.
         is_here = not isinstance(settings.method, str) and settings.pid == self._pid
         self._executor: Executor | None = settings.method if is_here else None  # type: ignore[assignment]
@@ -172,7 +173,7 @@ class Engine:
             from .processes.transport import Processes
 
             context = _start_method(settings.context)
-            return Processes(source, settings, context, seed, budget_ns)
+            return Processes(source, settings, context, seed, budget_ns, self._said)
         if not isinstance(settings.method, str):  # a copy of the node, which has no executor
             workers = min(workers, usable_cpus())
         infos = [worker_info(number, workers, seed, "thread") for number in range(workers)]

@@ -210,25 +210,28 @@ class Prefetch(LowerNode[T]):
 
     @hiding_frames()
     def __iter__(self) -> Iterator[T]:
-        # Views that wrap this one use `_iter`. They may pair its items with other sequences, so keep the
-        # order.
-        return super().__iter__() if self._settings.in_order else self._read(self._plan(), in_order=False)
+        # Views that wrap this one use `_iter`. They may pair its items with other sequences, so `_iter` keeps
+        # the order, and any `Exception` costs it one item.
+        return self._read(self._plan(), self._settings.in_order, in_step=False)
 
-    def _read(self, plan: Plan, in_order: bool = True) -> Iterator[Any]:
+    def _read(self, plan: Plan, in_order: bool = True, in_step: bool = True) -> Iterator[Any]:
         if self._engine.reads_here():
             return self._sources[0]._iter(plan)
         item = current_item()
         if item is not None and item.claims(self):
             return surviving(self, plan, partial(item.read, self))
-        return restarting(self.reading(plan, in_order))
+        return restarting(self.reading(plan, in_order, in_step))
 
-    def reading(self, plan: Plan, in_order: bool = True) -> Reading:
-        """Begin to read the items of a plan. `restarting` turns the returned object into an iterator."""
+    def reading(self, plan: Plan, in_order: bool = True, in_step: bool = False) -> Reading:
+        """Begin to read the items of a plan. `restarting` turns the returned object into an iterator.
+
+        `in_step`: other sequences are read in step with it, see `Reading`.
+        """
         rest = RestOfIterator(plan) if isinstance(plan, Iterator) else Rest(plan)
         reader = self.open(rest.plan(), in_order=in_order)
         reader.prepare()
         may_never_end = isinstance(plan, Endless) and self._n is UNKNOWN
-        return Reading(self, reader, may_never_end, rest if in_order else None)
+        return Reading(self, reader, may_never_end, rest if in_order else None, in_step)
 
     def open(self, plan: Iterable[Any], limit: int | None = None, in_order: bool = True) -> Reader:
         """Return a reader of a plan (for the engine)."""
@@ -336,6 +339,10 @@ class Prefetch(LowerNode[T]):
     def is_running(self) -> bool:
         """Return whether the node has workers that have started and not ended (for displays)."""
         return self._engine.is_running()
+
+    def engine(self) -> Engine:
+        """Return the workers, which the views of all epochs share (for loaders)."""
+        return self._engine
 
     @property
     def choice(self) -> Choice | None:

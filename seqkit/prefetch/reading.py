@@ -25,6 +25,8 @@ from .window import Chunk
 MOST_LOST = 8
 # How many items that were computed ahead and passed over plain indexing keeps.
 MOST_KEPT = 64
+# The types of the engine's own errors. Their text begins with "prefetch: ".
+_REFUSALS = (RuntimeError, TypeError, ValueError)
 
 
 class Node(Protocol):
@@ -43,16 +45,24 @@ class Reading:
     """The work of an iterator, in runs. An error ends a run, and the next run continues after the error.
 
     The position is kept here and not in the runs. So no item is lost if several threads draw from the
-    iterator. After Ctrl-C, which closes the workers, the next run reads the `rest` of the plan with new ones.
+    iterator. After Ctrl-C, or another exception that a signal handler or a warning filter raises, the next
+    run reads the `rest` of the plan, perhaps with new workers. If other sequences are read `in_step`, such an
+    `Exception` costs one item, because they take it for the error of an item.
     """
 
     def __init__(
-        self, node: Node, reader: Reader, may_never_end: bool = False, rest: Rest | None = None
+        self,
+        node: Node,
+        reader: Reader,
+        may_never_end: bool = False,
+        rest: Rest | None = None,
+        in_step: bool = False,
     ) -> None:
         self._node = node
         self._reader: Reader | None = reader
         self._may_never_end = may_never_end
         self._rest = rest
+        self._in_step = in_step
         self._chunks: deque[Chunk] = deque()
         self._items: Iterator[Any] = iter(())  # of the current chunk
         self._lost = 0  # number of successive items that ended their workers
@@ -77,16 +87,32 @@ class Reading:
                 if not self._chunks:
                     break
                 self._begin(self._chunks.popleft())
-            except Exception as error:
-                progress.done = not isinstance(error, MemoryError | ReadsItself)
+            except (MemoryError, ReadsItself) as error:
                 hide_frames(error)
                 raise
-            except BaseException as interrupt:
-                self._reader = None
-                self._chunks.clear()
-                hide_frames(interrupt)
+            except BaseException as error:
+                progress.done = self._is_told(error)
+                if not progress.done:
+                    self._begin_again(error)
+                hide_frames(error)
                 raise
         progress.done = True
+
+    def _is_told(self, error: BaseException) -> bool:
+        """Return whether an error says why the iteration ends. Any other error interrupted it."""
+        if not isinstance(error, Exception):
+            return False
+        if self._reader is not None and self._reader.plan_has_failed():
+            return self._rest is None or not self._rest.cannot_fail()
+        return type(error) in _REFUSALS and str(error).startswith("prefetch: ")
+
+    def _begin_again(self, error: BaseException) -> None:
+        """Have the next run open a reader of the rest of the plan."""
+        self._reader = None
+        self._chunks.clear()
+        self._is_at_item = False
+        if self._in_step and isinstance(error, Exception) and self._rest is not None:
+            self._rest = self._rest.after(1)
 
     def _next(self) -> list[Chunk]:
         if self._lost >= MOST_LOST and self._may_never_end:
@@ -136,6 +162,10 @@ class Rest:
     def after(self, count: int) -> Rest:
         """Return the rest after so many further indices."""
         return Rest(self._plan, self._position + count)
+
+    def cannot_fail(self) -> bool:
+        """Return whether the plan runs no user code, so that no error is its own."""
+        return isinstance(self._plan, range | np.ndarray)
 
     def plan(self) -> Plan:
         plan, position = self._plan, self._position

@@ -100,7 +100,9 @@ class ChunkWindow:
     Attributes
     ----------
     failure : BaseException or None
-        The exception that ended the plan.
+        The exception that ended the plan, until the consumer raises it.
+    has_failed : bool
+        Whether the consumer raised it.
     is_drawn : bool
         Whether the plan has been drawn to its end.
 
@@ -136,6 +138,7 @@ class ChunkWindow:
         self.is_drawn = False
         self.limit = limit
         self.failure: BaseException | None = None
+        self.has_failed = False
 
     # ---------------------------------------------------------------- asking
 

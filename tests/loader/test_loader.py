@@ -803,3 +803,35 @@ def test_samplers_and_data_sets_of_torch_are_understood():
     assert [each[0].tolist() for each in batches] == [[5, 4, 3, 2], [1, 0]]
     weighted = data.WeightedRandomSampler([0.0, 1.0, 0.0, 0, 0, 0], 4)
     assert [each[1].tolist() for each in DataLoader(stored, 4, sampler=weighted)] == [[2, 2, 2, 2]]
+
+
+def odd_fails(i: int) -> int:
+    if i % 2:
+        raise ValueError(f"bad {i}")
+    return i
+
+
+def seeding_hook(worker: int) -> None:
+    np.random.seed(worker)
+
+
+@pytest.mark.parametrize("hook", [None, seeding_hook], ids=["shared", "bound"])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_close_ends_the_workers_of_an_epoch_whose_error_is_kept(hook: Any, persistent: bool) -> None:
+    before = children()
+    loader = DataLoader(
+        sk.smap(odd_fails, range(40)),
+        2,
+        num_workers=2,
+        worker_init_fn=hook,
+        persistent_workers=persistent,
+    )
+    kept = []
+    with loader:
+        for _ in range(2):
+            try:
+                next(iter(loader))
+            except sk.EvaluationError as error:
+                kept.append(error.with_traceback(None))
+    assert len(kept) == 2
+    assert children() == before

@@ -280,3 +280,19 @@ def nodes_of(loader: Any) -> list[sk.Prefetch]:
 
 def test_workers_of_other_programs_do_not_end() -> None:
     assert PROCESSES[0].ahead(range(20), 2)._settings.idle_s() == 0
+
+
+def test_workers_that_start_while_the_interpreter_ends_leave_no_traceback(tmp_path: Path) -> None:
+    script = """
+        import atexit
+
+        kept = []
+
+        @atexit.register
+        def late():
+            import seqkit as sk
+
+            kept.append(sk.DataLoader(range(8), 2, num_workers=2, persistent_workers=True))
+            print([batch.tolist() for batch in kept[0]])
+    """
+    assert finished(tmp_path, script) == (0, "[[0, 1], [2, 3], [4, 5], [6, 7]]\n", "")

@@ -1719,3 +1719,46 @@ def test_an_item_whose_file_is_always_lost_with_its_worker_is_named(monkeypatch:
         for i in range(4):
             with pytest.raises(sk.WorkerDied, match=rf"prefetch\[{i}\]: .* before its result was read"):
                 next(items)
+
+
+FROZEN = """
+    import sys, time
+
+    def frozen(name, now):  # as freezegun does it
+        real = getattr(time, name)
+        for module in list(sys.modules.values()):
+            for attribute, value in list(getattr(module, "__dict__", {}).items()):
+                if value is real:
+                    setattr(module, attribute, lambda: now)
+
+    import seqkit as sk
+
+    sleep = time.sleep
+
+    def item(i):
+        if i == 3:
+            sleep(60)
+        return i
+
+    method, context = sys.argv[1], sys.argv[2] or None
+    with sk.prefetch(range(2), 1, method, context=context) as node:
+        list(node)  # imports everything
+    for name in ("monotonic", "perf_counter", "time"):
+        now = getattr(time, name)()
+        frozen(f"{name}_ns", int(now * 1e9))
+        frozen(name, now)
+    with sk.prefetch(sk.smap(item, range(6)), 2, method, context=context, timeout=1.0, chunk_size=1) as node:
+        iterator, found = iter(node), []
+        while len(found) < 6:
+            try:
+                found.append(next(iterator))
+            except sk.ItemTimeout as error:
+                found.append(f"late {error.index}")
+    print(found)
+"""
+
+
+@every_kind
+def test_time_limits_hold_where_a_test_has_frozen_the_time(kind: Kind, tmp_path: Path) -> None:
+    code, out, err = finished(tmp_path, FROZEN, kind.method, kind.context or "")
+    assert (code, out, err) == (0, "[0, 1, 2, 'late 3', 4, 5]\n", "")

@@ -55,6 +55,45 @@ def test_workers_are_forked_where_standard_streams_are_closed(closed: str, tmp_p
     assert result.read_text() == "[0, 1, 2, 3]"
 
 
+@pytest.mark.parametrize("closed", ["0", "12", "012"])
+@pytest.mark.parametrize("workers", ["2", "6"])  # six: most are forked by a template
+def test_output_to_closed_streams_does_not_reach_the_engine(
+    closed: str, workers: str, tmp_path: Path
+) -> None:
+    script = """
+        import os, pathlib, sys
+        import seqkit as sk
+
+        closed, workers, result = sys.argv[1:]
+
+        def noise():
+            for fd in map(int, closed):
+                try:
+                    os.write(fd, b"a warning of a library in C")
+                except OSError:
+                    pass
+
+        def item(i):
+            noise()
+            return i
+
+        for fd in map(int, closed):
+            os.close(fd)
+        found = []
+        source = sk.smap(item, range(40))
+        with sk.prefetch(source, int(workers), "process", context="fork", chunk_size=1) as node:
+            for value in node:
+                noise()
+                found.append(value)
+            links = [f"/proc/self/fd/{fd}" for fd in closed]
+            ours = [os.readlink(link) for link in links if os.path.exists(link)]
+        pathlib.Path(result).write_text(f"{found == list(range(40))} {ours}")
+    """
+    result = tmp_path / "result"
+    finished(tmp_path, script, closed, workers, str(result))
+    assert result.read_text() == "True []"
+
+
 @pytest.mark.parametrize("closed", ["0", "12"])
 @pytest.mark.parametrize("context", FRESH)
 def test_workers_that_are_not_forked_need_standard_streams(context: str, closed: str, tmp_path: Path) -> None:
@@ -207,6 +246,75 @@ def test_workers_have_the_arguments_of_the_program(context: str, tmp_path: Path)
             assert found == [[str(argument) for argument in argv]] or CONTEXT == "fork", found
     """
     assert finished(tmp_path, script.replace("CONTEXT", repr(context)), "--rate", "3") == (0, "", "")
+
+
+def text_hash(_: int) -> tuple[int, str | None]:
+    return hash("seqkit"), os.environ.get("PYTHONHASHSEED")
+
+
+def hashes(context: Any) -> tuple[int, str | None]:
+    """Return the hash of a text in one worker of a new node, and the hash seed that its children get."""
+    with sk.prefetch(sk.smap(text_hash, range(1)), 1, "process", context=context) as node:
+        return node[0]
+
+
+def test_workers_of_all_nodes_have_one_hash_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for given in (None, "random"):
+        if given is None:
+            monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+        else:
+            monkeypatch.setenv("PYTHONHASHSEED", given)
+        assert len({hashes(context) for context in [*FRESH, *FRESH]}) == 1
+        assert hashes("spawn")[1] is None
+
+
+@pytest.mark.parametrize("context", FRESH)
+def test_workers_have_the_hash_seed_of_the_environment(context: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", "7")
+    seven = hashes(context)
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+    assert seven[1] == "7"
+    assert hashes(context)[0] != seven[0]
+
+
+@pytest.mark.parametrize("context", FRESH)
+def test_workers_start_with_a_module_path_of_any_length(
+    context: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = [*sys.path, *(f"/opt/{'x' * 140}/{i}" for i in range(1000))]
+    monkeypatch.setattr(sys, "path", path)
+    with sk.prefetch(sk.smap(lambda _: sys.path, range(1)), 1, "process", context=context) as node:
+        assert node[0] == interpreter.module_path()
+
+
+@pytest.mark.parametrize("context", FRESH)
+def test_arguments_of_the_program_may_hold_any_text(context: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["program", "a\0b", "c"])
+    with sk.prefetch(sk.smap(lambda _: sys.argv, range(1)), 1, "process", context=context) as node:
+        assert node[0] == ["program", "a\0b", "c"]
+
+
+@pytest.mark.parametrize("context", FRESH)
+@pytest.mark.parametrize(
+    ("attribute", "value", "reason"),
+    [
+        ("frozen", True, "this program is frozen"),
+        ("executable", None, "sys.executable is None"),
+        ("executable", "", "sys.executable is ''"),
+    ],
+)
+def test_without_a_python_to_start_workers_are_refused(
+    context: str, attribute: str, value: Any, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Any] = []
+    monkeypatch.setattr(interpreter.subprocess, "Popen", lambda *_, **__: started.append(1))
+    monkeypatch.setattr(sys, attribute, value, raising=False)
+    refused = pytest.raises(RuntimeError, match=f"prefetch: {reason}.* Use context='fork'")
+    with sk.prefetch(range(4), 2, "process", context=context) as node, refused:
+        node[0]
+    assert not started
+    with sk.prefetch(range(4), 2, "process", context="fork") as node:
+        assert list(node) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("context", FRESH)

@@ -435,7 +435,7 @@ def test_small_results_need_no_slot_and_are_never_short_of_one(kind: Kind) -> No
 
 def test_ended_forked_children_are_looked_for_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s, looks = 0.0, list[float]()
-    monkeypatch.setattr(user_forks.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(user_forks, "monotonic", lambda: now_s)
     monkeypatch.setattr(user_forks.linux, "is_readable", lambda fd: looks.append(now_s))
     child = user_forks._Child()
     for step in range(100):  # jobs

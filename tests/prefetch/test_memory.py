@@ -97,6 +97,24 @@ def test_few_large_results_are_computed_ahead(monkeypatch: pytest.MonkeyPatch) -
         os.close(fd)
 
 
+def test_the_advised_size_of_shared_memory_is_enough_for_an_item_that_just_did_not_fit() -> None:
+    with FORK.ahead(range(2), shm_size=8 * MIB) as node:
+        list(node)
+        slots = node.statistics().slots
+    slot_bytes = 93 * 4096
+    shm_size = slots * (slot_bytes + 4000)  # the rest of a page is no use
+    rows = sk.smap(lambda _: np.ones(slot_bytes, np.uint8), range(4))
+    with FORK.ahead(rows, chunk_size=1, shm_size=shm_size) as node:
+        with pytest.warns(RuntimeWarning, match="Set at least shm_size=") as caught:
+            list(node)
+        assert node.statistics().slot_bytes == slot_bytes
+    advised = int(re.search(r"shm_size=(\d+) << 20", str(caught[0].message))[1]) << 20  # type: ignore[index]
+    assert advised > shm_size
+    with FORK.ahead(rows, chunk_size=1, shm_size=advised) as node:
+        list(node)
+        assert node.statistics().misses == 0
+
+
 def test_a_result_too_large_for_its_slot_is_warned_of_once() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -1024,6 +1024,67 @@ def interrupted(*_: Any) -> Any:
     raise KeyboardInterrupt
 
 
+def timed_out(*_: Any) -> Any:
+    raise TimeoutError("of a signal handler")
+
+
+@pytest.mark.parametrize("kind", KINDS[:2], ids=str)
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("is_above", [False, True])
+def test_after_an_exception_of_a_handler_the_same_iterator_goes_on(
+    kind: Kind, size: int, is_above: bool
+) -> None:
+    """Alone without a loss. A view above takes the exception for the error of an item, which is lost."""
+    with kind.ahead(sk.smap(int, range(30)), 2, chunk_size=size) as node:
+        items = iter(sk.collate([range(30), node]) if is_above else node)
+        found: list[Any] = []
+        struck = 0
+        for at in (0, 7, 20):
+            found += islice(items, max(0, at - len(found)))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Reader, "_advance", timed_out)
+                while len(found) + struck * is_above < 30:
+                    try:
+                        found.append(next(items))
+                    except (TimeoutError, sk.EvaluationError):
+                        struck += 1
+                        break
+        found += items
+        assert struck >= 1
+        if is_above:
+            assert all(i == item for i, item in found)
+            assert len(found) == 30 - struck
+        else:
+            assert found == list(range(30))
+
+
+def test_a_warning_that_is_raised_does_not_end_the_iteration() -> None:
+    rows = sk.smap(lambda i: np.full(4096, i), range(12))
+    with sk.prefetch(rows, 2, "process", shm_size=90112, chunk_size=1) as node, warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        items, found, struck = iter(node), [], 0
+        while len(found) < 12:
+            try:
+                found.append(int(next(items)[0]))
+            except RuntimeWarning:
+                struck += 1
+        assert (found, next(items, None)) == (list(range(12)), None)
+        assert struck >= 1
+
+
+def test_a_plan_that_fails_ends_the_iteration_after_its_error() -> None:
+    def keys() -> Iterator[int]:
+        yield from range(3)
+        raise LookupError("no more keys")
+
+    with sk.prefetch(range(30), 2) as node:
+        items = restarting(node.reading(keys()))
+        assert [next(items) for _ in range(3)] == [0, 1, 2]
+        with pytest.raises(LookupError, match="no more keys"):
+            next(items)
+        assert next(items, None) is None
+
+
 def test_an_iterator_without_order_says_that_it_cannot_go_on_after_ctrl_c(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

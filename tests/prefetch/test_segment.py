@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import mmap
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from seqkit.prefetch.codec import Block, address
 from seqkit.prefetch.processes.segment import PAGE, Segment
 
-from .scripts import forked
+from .scripts import finished, forked
 from .traces import descriptors, visible_names
 
 
@@ -98,3 +99,21 @@ def test_a_callback_before_unmapping_is_not_called_in_a_fork() -> None:
     del segment
     gc.collect()
     assert calls == [os.getpid()]
+
+
+def test_the_error_names_the_limit_of_file_sizes(tmp_path: Path) -> None:
+    script = """
+        import resource
+        import seqkit as sk
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, resource.RLIM_INFINITY))
+        with sk.prefetch(range(4), 2, "process") as node:
+            try:
+                node[0]
+            except OSError as error:
+                print(error)
+    """
+    code, out, err = finished(tmp_path, script)
+    assert (code, err) == (0, "")
+    assert "File too large. prefetch: workers need shared memory of" in out
+    assert "the limit of file sizes (`ulimit -f`) is 64 KiB" in out

@@ -222,3 +222,31 @@ def test_ctrl_c_before_a_descriptor_is_closed_does_not_lose_it(
         if not came:
             assert place > 2
             return
+
+
+class TimeIsUp(Exception):
+    """Raised by a signal handler."""
+
+
+class EnginesOwn(RuntimeError):
+    """An error of a handler whose class is also one of the engine's."""
+
+
+@pytest.mark.parametrize("kind_of_error", [TimeIsUp, EnginesOwn, TimeoutError])
+@in_each_way
+def test_an_exception_of_a_handler_ends_one_step_and_the_iterator_loses_no_item(
+    kind: Kind, step: int, kind_of_error: type[Exception]
+) -> None:
+    def time_is_up() -> None:
+        raise kind_of_error("of the handler")
+
+    for place in count(1, step):
+        with a_node(kind) as node:
+            items, strike = iter(node), Strike(place, time_is_up)
+            got = drawn_until(kind_of_error, items, strike)
+            got.extend(items)  # the same iterator goes on
+            assert got == ITEMS, place
+            assert list(node) == ITEMS, place
+            if not strike.came:
+                assert place > 50
+                return

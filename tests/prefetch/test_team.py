@@ -600,7 +600,10 @@ def test_a_replacement_that_cannot_be_started_ends_the_node(monkeypatch: pytest.
 def test_a_node_that_cannot_start_at_all_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     before = children()
     refusing(float("inf"), monkeypatch)
-    with a_node(context="fork") as node, pytest.raises(BlockingIOError):
+    with (
+        a_node(context="fork") as node,
+        pytest.raises(BlockingIOError, match=r"unavailable\. prefetch: no further process"),
+    ):
         node.start()
     assert children() == before
 

@@ -7,6 +7,8 @@ Guarantees
 ----------
 - A fresh interpreter inherits exactly the descriptors that it is given, and has standard streams even if
   this process closed its own.
+- All fresh interpreters of a process have one hash seed, so that the order of sets is the same in them.
+- Module path and arguments may be of any length, and hold any text.
 """
 
 from __future__ import annotations
@@ -18,8 +20,12 @@ from typing import Any, NamedTuple
 
 from ...core import worker
 from ..resources import native_threads
-from . import worker_signals
+from . import linux, worker_signals
+from .limits import name_limit
 from .worker_process import limit_threads
+
+# Python does not tell the hash seed of this process, unless the user has set it.
+_HASH_SEED = str(int.from_bytes(os.urandom(4), "little") or 1)
 
 
 class Surroundings(NamedTuple):
@@ -44,24 +50,53 @@ def interpreter(code: str, fds: tuple[int, ...], mask: set[int], surroundings: S
             "prefetch: standard input, output or error of this process is closed. Workers that are not forked"
             " need all three: open them, for example with `< /dev/null > /dev/null 2>&1`"
         )
+    _refuse_without_python()
     argv = list(map(str, getattr(sys, "argv", ())))
     variables, directory, path = surroundings
     if directory is None or not os.access(directory, os.X_OK):  # it may have been deleted
         directory = None
-    same = f"import sys; sys.path[:] = {path!a}; sys.argv[:1] = {argv[:1]!a}; fds = {fds}"
+    same = f"import sys; sys.path[:] = {path!a}; sys.argv[:] = {argv!a}; fds = {fds}"
+    if has_own_seed := not _has_hash_seed(variables):
+        same += "; import os; os.environ.pop('PYTHONHASHSEED', None)"  # not for processes that an item starts
     signals = f"from {worker_signals.__name__} import leave_signals_to_program as leave"
     signals += f"; leave({worker_signals.program_signals()}, {[*mask]})"
-    process = subprocess.Popen(
-        # Arguments are separate from the code, because the system allows longer arguments in total.
-        [sys.executable, *_flags(), "-c", f"{same}; {signals}; {code}", *argv[1:]],
-        pass_fds=fds,
-        env=variables,
-        cwd=directory,
-        stdin=subprocess.DEVNULL,
-        process_group=0,  # only this process handles Ctrl-C on the terminal
-    )
+    fd = linux.memfd_create("seqkit-start")  # the system limits the length of an argument
+    try:
+        with open(fd, "wb", closefd=False) as file:
+            file.write(f"{same}; {signals}; {code}".encode("ascii"))
+        os.lseek(fd, 0, os.SEEK_SET)
+        start = f"with open({fd}, 'rb') as file: exec(file.read())"
+        shown = [argument.replace("\0", "") for argument in argv[1:]]  # in lists of processes
+        process = subprocess.Popen(
+            [sys.executable, *_flags(), "-c", start, *shown],
+            pass_fds=(*fds, fd),
+            env={**variables, "PYTHONHASHSEED": _HASH_SEED} if has_own_seed else variables,
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            process_group=0,  # only this process handles Ctrl-C on the terminal
+        )
+    except BlockingIOError as error:
+        name_limit(error)
+        raise
+    finally:
+        os.close(fd)
     process.returncode = 0  # the engine waits for the pid, so the Popen object must not, even when collected
     return process.pid
+
+
+def _refuse_without_python() -> None:
+    """Raise an error if `sys.executable` is not a Python that can run other code."""
+    if getattr(sys, "frozen", False):  # by PyInstaller, for example: it would start the program again
+        why = "this program is frozen, so it contains no Python that could run workers"
+    elif not sys.executable:
+        why = f"sys.executable is {sys.executable!r}, so no Python is known that could run workers"
+    else:
+        return
+    raise RuntimeError(f"prefetch: {why}. Use context='fork' if your threads allow it, or method='thread'")
+
+
+def _has_hash_seed(variables: dict[str, str]) -> bool:
+    return variables.get("PYTHONHASHSEED", "random") not in ("", "random")
 
 
 def _has_streams() -> bool:

@@ -7,7 +7,7 @@ on kernels that support them. In that case this module makes the system call its
 Guarantees
 ----------
 - Importing this module works on every platform, and imports neither ctypes nor fcntl.
-- Descriptors returned here are closed on exec.
+- Descriptors returned here are closed on exec, and have no number of a standard stream.
 - A failed system call raises `OSError` with the errno of the kernel.
 
 Relies on
@@ -27,6 +27,8 @@ import sys
 import time
 from contextlib import suppress
 from functools import cache
+
+from ..real_time import monotonic
 
 # Constants that a build of Python may lack, with their values in Linux.
 EPOLLEXCLUSIVE: int = getattr(select, "EPOLLEXCLUSIVE", 1 << 28)
@@ -51,15 +53,15 @@ _PIDFD_OPEN = 434
 def memfd_create(name: str) -> int:
     """Return a descriptor of new anonymous memory, of 0 bytes. `name` is shown in /proc only."""
     if hasattr(os, "memfd_create"):
-        return os.memfd_create(name, _MFD_CLOEXEC)
-    return _syscall(_memfd_number(), os.fsencode(name), _MFD_CLOEXEC)
+        return above_streams(os.memfd_create(name, _MFD_CLOEXEC))
+    return above_streams(_syscall(_memfd_number(), os.fsencode(name), _MFD_CLOEXEC))
 
 
 def pidfd_open(pid: int) -> int:
     """Return a descriptor of a process. It becomes readable when the process ends."""
     if hasattr(os, "pidfd_open"):
-        return os.pidfd_open(pid)
-    return _syscall(_PIDFD_OPEN, pid, 0)
+        return above_streams(os.pidfd_open(pid))
+    return above_streams(_syscall(_PIDFD_OPEN, pid, 0))
 
 
 def pidfd_send_signal(pidfd: int, number: int) -> None:
@@ -68,6 +70,42 @@ def pidfd_send_signal(pidfd: int, number: int) -> None:
         signal.pidfd_send_signal(pidfd, number)
     else:
         _syscall(_PIDFD_SEND_SIGNAL, pidfd, number, 0, 0)
+
+
+def pipe() -> tuple[int, int]:
+    """Return the two ends of a new pipe: to read, and to write."""
+    to_read, to_write = os.pipe()
+    return above_streams(to_read), above_streams(to_write)
+
+
+def above_streams(fd: int) -> int:
+    """Return a descriptor of the same file that is not the number of a standard stream, and close `fd` if
+    it is another one.
+
+    If a program has closed its streams, a library that prints would otherwise write into the engine's files.
+    """
+    if fd > 2:
+        return fd
+    import fcntl
+
+    try:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(fd)
+
+
+def mapped(fd: int, size: int, flags: int) -> mmap.mmap:
+    """Map a file, readable and writable. The copy of `fd` that Python keeps has no number of a standard
+    stream."""
+    low: list[int] = []
+    try:
+        while (copy := os.dup(fd)) <= 2:
+            low.append(copy)
+        os.close(copy)
+        return mmap.mmap(fd, size, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+    finally:
+        for copy in low:
+            os.close(copy)
 
 
 def dont_dump(memory: mmap.mmap) -> None:
@@ -199,15 +237,15 @@ def reap(pid: int, pidfd: int, timeout_s: float) -> tuple[int, int] | None:
     Even a killed process may not end in time: a process that waits for a disk or a network file system
     cannot be interrupted.
     """
-    deadline = time.monotonic() + timeout_s
-    while is_readable(pidfd, deadline - time.monotonic()):
+    deadline = monotonic() + timeout_s
+    while is_readable(pidfd, deadline - monotonic()):
         try:
             reaped, status, usage = os.wait4(pid, os.WNOHANG)
-        except ChildProcessError:
-            return None
+        except (ChildProcessError, ImportError):
+            return None  # the second while the interpreter ends: `os.wait4` waits, and then imports a module
         if reaped:
             return status, usage.ru_maxrss << 10
-        if time.monotonic() >= deadline:
+        if monotonic() >= deadline:
             break
         time.sleep(0.001)  # a debugger gets the status first
     return None
@@ -253,7 +291,7 @@ def make_wake() -> tuple[int, int]:
 
     This is a pipe rather than an eventfd, because every Python has pipes.
     """
-    to_poll, to_wake = os.pipe()
+    to_poll, to_wake = pipe()
     os.set_blocking(to_poll, False)
     os.set_blocking(to_wake, False)
     return to_poll, to_wake

@@ -24,6 +24,7 @@ from ..pickling import dumps_for_workers
 from ..signals import CtrlCHeld
 from . import linux
 from .interpreter import Surroundings
+from .limits import name_limit
 from .segment import Segment
 from .wire import Spec
 from .worker import Descriptors
@@ -58,7 +59,11 @@ class PickledPipeline:
         self.place = head, head + len(tail)
         self.nbytes = head + len(tail)
         with CtrlCHeld():
-            self._segment = Segment.create(self.nbytes, "seqkit-pipeline")
+            try:
+                self._segment = Segment.create(self.nbytes, "seqkit-pipeline")
+            except OSError as error:
+                name_limit(error, self.nbytes)
+                raise
         content = self._segment.block(0, self.nbytes).data
         for offset, buffer in [*moved, (head, memoryview(tail))]:
             content[offset : offset + buffer.nbytes] = buffer

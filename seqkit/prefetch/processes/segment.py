@@ -38,8 +38,7 @@ class Segment:
         self.size = size
         if new:
             os.ftruncate(fd, size)
-        flags = mmap.MAP_PRIVATE if private else mmap.MAP_SHARED
-        self._map = mmap.mmap(fd, size, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+        self._map = linux.mapped(fd, size, mmap.MAP_PRIVATE if private else mmap.MAP_SHARED)
         linux.dont_dump(self._map)  # a core dump would allocate every page
 
     @classmethod

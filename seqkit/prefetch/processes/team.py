@@ -28,7 +28,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from time import monotonic
 from typing import NamedTuple
 
 from ...core import units
@@ -36,6 +35,7 @@ from ...core.tracebacks import frames_of_others, warn
 from ..classes import pickle_for_parent
 from ..culprits import fork_warning
 from ..protocol import Failed
+from ..real_time import monotonic
 from ..repeated import names_in_hook
 from ..signals import SignalsHeld
 from . import forking, linux
@@ -193,8 +193,9 @@ class Team:
                 "prefetch: workers are not forked from this process, because forking is unsafe beside"
                 f" {_some(obstacles)}. They import modules anew and do not see what the program has set at"
                 " run time: variables of modules, default dtypes, warning filters, log levels. Set them in"
-                " start_hook (DataLoader: worker_init_fn). Choose a context to avoid this warning:"
-                " 'forkserver' for the same start, 'fork' if your threads allow it",
+                " start_hook (DataLoader: worker_init_fn). Hashes of text and the order of sets differ there"
+                " from this process, unless PYTHONHASHSEED is set before the program starts. Choose a context"
+                " to avoid this warning: 'forkserver' for the same start, 'fork' if your threads allow it",
                 RuntimeWarning,
             )
 

@@ -27,13 +27,13 @@ import select
 import signal
 import socket
 import struct
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import astuple
 from functools import partial
 from typing import NoReturn
 
+from ..real_time import monotonic
 from ..results import Record
 from ..signals import SignalsHeld
 from . import linux
@@ -113,7 +113,7 @@ class Template:
             if not message:
                 raise _gone()
             kind, worker, value, nbytes = _ANSWER.unpack_from(message)
-            pidfd, record = fds[0] if fds else -1, message[_ANSWER.size :]
+            pidfd, record = linux.above_streams(fds[0]) if fds else -1, message[_ANSWER.size :]
             if pidfd >= 0:
                 os.set_inheritable(pidfd, False)  # Python 3.11 ignores flags of `recv_fds`
             error = pickle.loads(record).rebuild() if record else None
@@ -129,14 +129,14 @@ class Template:
             _sockets.remove(self._socket)
         except KeyError:
             return  # closed already, or by a daemon thread just now, at exit
-        deadline = time.monotonic() + (REAPING_S if self._has_workers else GRACE_S)
+        deadline = monotonic() + (REAPING_S if self._has_workers else GRACE_S)
         with suppress(OSError):  # the template has ended
             self._socket.shutdown(socket.SHUT_WR)
-            while linux.is_readable(self._socket.fileno(), deadline - time.monotonic()):
+            while linux.is_readable(self._socket.fileno(), deadline - monotonic()):
                 for *_, pidfd, _ in self.answers():
                     if pidfd >= 0:
                         os.close(pidfd)
-        if not linux.is_readable(self._pidfd, deadline - time.monotonic()):
+        if not linux.is_readable(self._pidfd, deadline - monotonic()):
             kill(self._pidfd)
         linux.reap(self._pid, self._pidfd, REAP_S)
         self.forget()
@@ -152,16 +152,27 @@ class Template:
 
 def pair() -> tuple[socket.socket, socket.socket]:
     """Return the node's and the template's end of a channel."""
-    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    return _above_streams(ours), _above_streams(theirs)
+
+
+def _above_streams(channel: socket.socket) -> socket.socket:
+    if channel.fileno() > 2:
+        return channel
+    return socket.socket(fileno=linux.above_streams(channel.detach()))
 
 
 def fresh_template(pickled: PickledPipeline, fds: Descriptors, mask: set[int]) -> Template:
     """Start a template as a fresh interpreter."""
     ours, theirs = pair()
-    with theirs:
-        code = f"from {__name__} import be_template; be_template({pickled.place}, *fds)"
-        pid = interpreter(code, (theirs.fileno(), pickled.fd, *astuple(fds)), mask, pickled.surroundings)
-    return Template(ours, pid)
+    try:
+        with theirs:
+            code = f"from {__name__} import be_template; be_template({pickled.place}, *fds)"
+            pid = interpreter(code, (theirs.fileno(), pickled.fd, *astuple(fds)), mask, pickled.surroundings)
+        return Template(ours, pid)
+    except BaseException:
+        ours.close()
+        raise
 
 
 # Sockets in use. Keep them alive, so that the garbage collector does not close one before its owner does.

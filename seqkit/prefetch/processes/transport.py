@@ -53,6 +53,7 @@ from ..signals import CtrlCHeld
 from ..torch_modes import TorchModes
 from . import linux, user_forks
 from .block import JobBlock, Packing, from_file, most_items, pack
+from .limits import name_limit
 from .segment import PAGE, Segment
 from .slots import SlotPool
 from .team import MOST_DEATHS, Team, WorkerHandle, starting
@@ -97,10 +98,19 @@ class Processes(Backend):
         Seed for the global generators of workers.
     budget_ns : int
         How long a job of several items may take.
+    said : set of str, optional
+        The warnings that the node has given, which its next workers do not give again. A warning that a
+        filter turns into an exception would otherwise end the workers at the same item for ever.
     """
 
     def __init__(
-        self, pipeline: View[Any], settings: Settings, context: str | None, seed: int, budget_ns: int
+        self,
+        pipeline: View[Any],
+        settings: Settings,
+        context: str | None,
+        seed: int,
+        budget_ns: int,
+        said: set[str] | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._settings = settings
@@ -112,7 +122,7 @@ class Processes(Backend):
         self.misses = 0
         self.nbytes = 0
         self.restarts = 0
-        self._warned = False
+        self._said: set[str] = set() if said is None else said
         self._pid = os.getpid()
         self._fds: dict[str, int] = {}
         self._team: Team | None = None
@@ -164,7 +174,7 @@ class Processes(Backend):
 
     def _make_pipes(self) -> None:
         for name in ("jobs", "urgent", "results", "tether"):
-            self._fds[f"{name}_r"], self._fds[f"{name}_w"] = os.pipe()
+            self._fds[f"{name}_r"], self._fds[f"{name}_w"] = linux.pipe()
         self._fds["wake_r"], self._fds["wake_w"] = linux.make_wake()
         self._fds["pidfd"] = linux.pidfd_open(self._pid)
         for name in ("jobs_r", "urgent_r", "results_r"):
@@ -183,8 +193,9 @@ class Processes(Backend):
             try:
                 self._segment = Segment.create(self._layout.size)
                 break
-            except OSError:  # a limit of address space or file size
+            except OSError as error:  # a limit of address space or file size
                 if slot_bytes == PAGE:
+                    name_limit(error, self._layout.size)
                     raise
                 # The first time, leave most of what is left to the user's own data.
                 slot_bytes = max(slot_bytes >> (1 if is_limited else 3) & -PAGE, PAGE)
@@ -436,9 +447,10 @@ class Processes(Backend):
         """
         slot_bytes = self._layout.slot_bytes
         self.misses += self._settings.shm_size != 0
-        if nbytes > slot_bytes and self._settings.shm_size != 0 and not self._warned:
-            mib = -(-self._layout.slots * nbytes // (1 << 20))
-            self._warned = True
+        if nbytes > slot_bytes and self._settings.shm_size != 0 and "slot" not in self._said:
+            pages = -(-nbytes // PAGE)  # of a slot
+            mib = -(-self._layout.slots * pages * PAGE // (1 << 20))
+            self._said.add("slot")
             warn(
                 f"prefetch: an item of {units.size(nbytes)} does not fit a slot of {units.size(slot_bytes)}"
                 " and came in a file of its own, which takes longer. Set at least"

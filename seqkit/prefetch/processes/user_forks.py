@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 import weakref
 from contextlib import suppress
 from typing import Any
 
+from ..real_time import monotonic
 from . import linux
 
 __all__ = ["living"]
@@ -30,7 +30,7 @@ class _Child:
         self._look_at = 0.0
 
     def has_ended(self) -> bool:
-        now = time.monotonic()
+        now = monotonic()
         if self._ours and now >= self._look_at:
             self._look_at = now + LOOK_S  # limit the checks, because every job calls this method
             if linux.is_readable(self._ours[0]):
