@@ -399,10 +399,9 @@ def renew(worker: int) -> None:
 
 
 def test_what_worker_init_fn_makes_anew_is_not_warned_of() -> None:
-    opens = Opens()
-    with sk.DataLoader(opens, 2, num_workers=2, worker_init_fn=renew) as loader:
+    opens, options = Opens(), {"worker_init_fn": renew, "multiprocessing_context": "fork"}
+    with opens.file, sk.DataLoader[Any](opens, 2, num_workers=2, **options) as loader:
         assert len(list(loader)) == 2
-    opens.file.close()
 
 
 class Parted:

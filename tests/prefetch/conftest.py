@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -31,6 +32,7 @@ for _number in (signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, s
     signal.signal(_number, signal.SIG_DFL)
 
 
+HERE = Path(__file__).parent
 SLOW_STARTS = ("forkserver", "spawn")
 
 
@@ -41,6 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     has the slow start method, because the cases differ in parameters that have nothing to do with the
     start. `make stress` runs all.
     """
+    items = [item for item in items if HERE in item.path.parents]  # tests of other folders may run with them
     forked = {function_of(item) for item in items if start_method(item) == "fork"}
     begun: set[str] = set()
     for item in items:
