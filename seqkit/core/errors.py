@@ -26,6 +26,7 @@ __all__ = [
     "brief",
     "errstate",
     "fail",
+    "fail_at_once",
     "seterr",
     "summary",
 ]
@@ -337,6 +338,13 @@ def _policy_within(evaluation: Policy) -> Iterator[None]:
         yield
     finally:
         seterr(before)
+
+
+def fail_at_once(view: Any, indices: Any, at: Any, error: Exception) -> NoReturn:
+    """Raise an exception of several items that were read at once. `at` is the index that failed, or None."""
+    if at is None:
+        fail(view, indices[0], error, f"reading {len(indices)} items at once")
+    fail(view, at, error)
 
 
 def fail(view: Any, index: Any, error: Exception, doing: str = "") -> NoReturn:

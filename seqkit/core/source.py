@@ -15,7 +15,7 @@ import numpy as np
 from .adapters import first_failing, length_of, many_at_once, reads_alike, recognise
 from .casting import holds
 from .chaining import Chainable
-from .errors import EndOfSequence, brief, fail
+from .errors import EndOfSequence, brief, fail, fail_at_once
 from .indices import UNKNOWN, Indices, Plan, Unsized, as_array, as_list, as_slice, each
 from .set_epoch import listeners, tell
 from .view import Indexable, T, T_co, Table, View
@@ -165,9 +165,7 @@ class Source(View[T_co]):
         try:
             return cast(Sequence[T_co], many_at_once(self._data, indices))
         except Exception as error:
-            at = first_failing(self._data, indices, error)
-            all_of_them = indices[0], error, f"reading {len(indices)} items at once"
-            fail(self, *(all_of_them if at is None else (at, error)))
+            fail_at_once(self, indices, first_failing(self._data, indices, error), error)
 
     def _set(self, i: int, value: Any) -> Iterable[Callable[[], object]]:
         if not hasattr(self._data, "__setitem__"):

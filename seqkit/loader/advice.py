@@ -11,7 +11,7 @@ from ..core.processes import process_group
 from ..core.set_epoch import has_method, takes_epoch
 from ..core.tracebacks import warn
 from ..core.view import View
-from ..prefetch.repeated import code_of, mentioned
+from ..prefetch.repeated import code_of, mentioned, names_in_class
 from ..prefetch.resources import usable_cpus
 from ..samplers.base import Sampler, chain_of
 from ..samplers.distributed import DistributedSampler
@@ -78,8 +78,7 @@ def warn_of_uncalled_hook(dataset: Any) -> None:
 
 def _chooses_by_number(dataset: Any) -> bool:
     """Return whether a data set asks for the number of its worker, but not for the number of workers."""
-    members = (member for base in type(dataset).__mro__ for member in vars(base).values())
-    names = mentioned([code for member in members for code in code_of(member)])
+    names = names_in_class(dataset)
     return {"get_worker_info", "id"} <= names and "num_workers" not in names
 
 

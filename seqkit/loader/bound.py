@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import cycle, islice, tee
-from types import CellType, FunctionType
+from types import FunctionType
 from typing import Any
 
 from ..core.errors import EvaluationError
@@ -17,7 +17,7 @@ from ..core.iteration import Progress, restarting
 from ..core.view import View
 from ..prefetch import Prefetch
 from ..prefetch.errors import name_worker
-from ..prefetch.repeated import code_of, mentioned
+from ..prefetch.repeated import code_of, mentioned, names_in_class, variables_around
 
 __all__ = ["Bound", "makes_generator_of_worker", "seeds"]
 
@@ -86,11 +86,12 @@ def seeds(function: Any, dataset: Any = None, depth: int = 3) -> bool:
     (True, False)
     """
     call: Any = function if isinstance(function, FunctionType) else getattr(function, "__call__", None)  # noqa: B004
-    codes = code_of(call) or code_of(function)
-    names = mentioned(codes)
+    names = mentioned(code_of(call) or code_of(function))
     if _makes_generators(names):
         return True
-    known = getattr(function, "__globals__", {}) | _outer(function)
+    known = getattr(function, "__globals__", {})
+    if isinstance(function, FunctionType):
+        known = known | variables_around(function)
     called = [known.get(name, getattr(type(dataset), name, None)) for name in names]
     functions = [one for one in called if isinstance(one, FunctionType)]
     return depth > 0 and any(seeds(one, dataset, depth - 1) for one in functions)
@@ -98,17 +99,9 @@ def seeds(function: Any, dataset: Any = None, depth: int = 3) -> bool:
 
 def makes_generator_of_worker(dataset: Any) -> bool:
     """Return whether the code of a data set asks for the worker, and makes a generator."""
-    members = (member for base in type(dataset).__mro__ for member in vars(base).values())
-    names = mentioned([code for member in members for code in code_of(member)])
+    names = names_in_class(dataset)
     return "get_worker_info" in names and _makes_generators(names)
 
 
 def _makes_generators(names: set[str]) -> bool:
     return bool(names & _MAKERS) or any("seed" in name.lower() for name in names)
-
-
-def _outer(function: Any) -> dict[str, Any]:
-    """Return the variables around a function."""
-    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
-    cells = getattr(function, "__closure__", None) or ()
-    return {name: cell.cell_contents for name, cell in zip(names, cells, strict=False) if cell != CellType()}

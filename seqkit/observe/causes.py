@@ -14,7 +14,7 @@ from ..core.randomness import changed_generators, global_states
 from ..core.view import View
 from ..prefetch.child import start_method
 from ..prefetch.culprits import ways
-from ..prefetch.repeated import repetition_warning
+from ..prefetch.repeated import repetition_warning, variables_around
 from .digest import digest
 from .ways import digests, of_views
 
@@ -216,7 +216,7 @@ def _loads(functions: list[FunctionType]) -> set[str]:
     """
     names: set[str] = set()
     for function in functions:
-        known = function.__globals__ | _closure(function)
+        known = function.__globals__ | variables_around(function)
         imported: set[str] = set()
         is_module = False  # whether the latest value is a module or a class
         for instruction in dis.get_instructions(function.__code__):
@@ -238,14 +238,3 @@ def _loads(functions: list[FunctionType]) -> set[str]:
             elif operation != "PUSH_NULL":
                 is_module = operation.startswith("LOAD_FAST") and name in imported
     return names
-
-
-def _closure(function: FunctionType) -> dict[str, Any]:
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
-    found: dict[str, Any] = {}
-    for name, cell in cells:
-        try:
-            found[name] = cell.cell_contents
-        except ValueError:  # it is not assigned yet
-            pass
-    return found

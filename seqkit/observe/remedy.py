@@ -37,7 +37,7 @@ def in_words_of(subject: str, settings: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def refuse_one_shots(sequence: Any, who: str) -> None:
+def refuse_one_shots(sequence: Any, who: str, why: str = "it cannot be read twice") -> None:
     """Raise ValueError if a view or a loader reads an iterator that cannot begin again.
 
     >>> from seqkit import uniter
@@ -52,11 +52,11 @@ def refuse_one_shots(sequence: Any, who: str) -> None:
         sources = [getattr(sequence, name, None) for name in names]
     for source in sources:
         if isinstance(source, View):
-            refuse_one_shots(source, who)
+            refuse_one_shots(source, who, why)
         elif is_one_shot(source):
             raise ValueError(
-                f"{who}: {source!r} is an iterator that cannot begin again, so it cannot be read twice. Pass"
-                " an object that can be iterated again, or a function that returns an iterator to uniter"
+                f"{who}: {source!r} is an iterator that cannot begin again, so {why}. Pass an"
+                " object that can be iterated again, or a function that returns an iterator to uniter"
             )
 
 

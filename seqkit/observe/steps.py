@@ -11,7 +11,6 @@ import numpy as np
 
 from ..core.errors import EvaluationError, brief, summary
 from ..core.indices import UNKNOWN
-from ..core.iteration import is_one_shot
 from ..core.source import Source, as_view
 from ..core.view import View, is_measured, walk
 from ..prefetch import Prefetch
@@ -19,6 +18,7 @@ from ..views.bases.one_of_several import OneOfSeveral
 from ..views.bases.random import Random
 from ..views.bases.selection import Selection
 from ..views.filter import Filter
+from .remedy import refuse_one_shots
 from .summary import Summary, summarise
 from .tree import text_of
 
@@ -29,7 +29,6 @@ __all__ = [
     "failed_step",
     "indices_known",
     "key_of",
-    "refuse_one_shot",
     "viewed",
 ]
 
@@ -188,10 +187,9 @@ def viewed(sequence: Any, who: str) -> View[Any]:
     """Return a sequence as a view, or the view of a loader."""
     if not hasattr(type(sequence), "_explained"):
         view = as_view(sequence, who)
-        _refuse_one_shots(view, who)
+        refuse_one_shots(view, who, f"a {who} would use it up")
         return view
-    for name in ("dataset", "sampler", "batch_sampler"):
-        refuse_one_shot(getattr(sequence, name, None), who)
+    refuse_one_shots(sequence, who, f"a {who} would use it up")
     kind = type(sequence).__name__
     if draws_given_keys(sequence):
         raise TypeError(
@@ -203,9 +201,7 @@ def viewed(sequence: Any, who: str) -> View[Any]:
             f"{who}: the batches of this {kind} cannot be read by index. Use"
             " next(iter(loader)), which displays itself."
         )
-    view = as_view(sequence.view, who)
-    _refuse_one_shots(view, who)
-    return view
+    return as_view(sequence.view, who)
 
 
 def indices_known(loader: Any) -> bool:
@@ -217,21 +213,6 @@ def draws_given_keys(loader: Any) -> bool:
     """Return whether a loader must read a sampler of the user to know its order."""
     given = getattr(getattr(loader, "_options", None), "given_sampler", None)
     return given is not None and not indices_known(loader)
-
-
-def _refuse_one_shots(view: View[Any], who: str) -> None:
-    for node in walk(view):
-        if node._name == "uniter":
-            refuse_one_shot(node._wrapped(), who)
-
-
-def refuse_one_shot(source: Any, who: str) -> None:
-    """Raise ValueError if reading an object would use it up."""
-    if is_one_shot(source):
-        raise ValueError(
-            f"{who}: {source!r} is an iterator that cannot begin again, so a {who} would use it up. Pass an"
-            " object that can be iterated again, or a function that returns an iterator to uniter"
-        )
 
 
 def failed_step(error: EvaluationError) -> Step | None:

@@ -19,7 +19,15 @@ from typing import Any
 from .culprits import Way, is_internal, is_renewed, name_at_end, sentence, ways
 from .hooks import introduce
 
-__all__ = ["code_of", "is_generator", "mentioned", "names_in_hook", "repetition_warning"]
+__all__ = [
+    "code_of",
+    "is_generator",
+    "mentioned",
+    "names_in_class",
+    "names_in_hook",
+    "repetition_warning",
+    "variables_around",
+]
 
 _GENERATORS = {("numpy", "Generator"), ("numpy", "RandomState"), ("random", "Random"), ("torch", "Generator")}
 # Code that mentions one of these chooses the state of its generator for each item.
@@ -137,6 +145,24 @@ def code_of(member: Any) -> list[CodeType]:
         )
         member = next(filter(None, inner), None) if is_wrapper else None
     return codes
+
+
+def variables_around(function: FunctionType) -> dict[str, Any]:
+    """Return the variables of outer functions that a function uses, by their names."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
+    found: dict[str, Any] = {}
+    for name, cell in cells:
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # it is not assigned yet
+            pass
+    return found
+
+
+def names_in_class(value: Any) -> set[str]:
+    """Return the names in the code of the class of an object, and of its base classes."""
+    members = (member for base in type(value).__mro__ for member in vars(base).values())
+    return mentioned([code for member in members for code in code_of(member)])
 
 
 def mentioned(codes: list[CodeType]) -> set[str]:

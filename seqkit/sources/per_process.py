@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core.adapters import first_failing, length_of, many_at_once, reads_alike, recognise
 from ..core.arguments import as_bool, check_callable
-from ..core.errors import fail
+from ..core.errors import fail, fail_at_once
 from ..core.indices import Indices, Unsized, as_array, as_list
 from ..core.source import as_view
 from ..core.view import Indexable, T, U, V, View, name_of
@@ -167,9 +167,7 @@ class PerProcess(View[Any]):
                 self._reads_many = self._handles.call(reads_alike, int(indices[-1]), many[-1])
         except Exception as error:
             name_file(error, self._path)
-            at = self._handles.call(first_failing, indices, error)
-            all_of_them = indices[0], error, f"reading {len(indices)} items at once"
-            fail(self, *(all_of_them if at is None else (at, error)))
+            fail_at_once(self, indices, self._handles.call(first_failing, indices, error), error)
         return many if many is not None and self._reads_many else super()._getmany(indices)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:

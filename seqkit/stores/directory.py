@@ -116,8 +116,10 @@ class Directory:
 
     def _begin(self) -> None:
         """Write the header, unless there is one."""
-        self._is_ours = self._is_ours and os.path.exists(self._header())
-        if not (self._is_ours or self._check()):
+        if self._is_ours and os.path.exists(self._header()):
+            return
+        is_ours = self._check()
+        if not is_ours:
             header = {
                 "format": self.FORMAT,
                 "version": self.VERSION,
@@ -125,12 +127,11 @@ class Directory:
                 "order": self._order,
             }
             os.makedirs(self.path, exist_ok=True)
-            if (
-                os.path.exists(self._header()) and not self._check()
-            ):  # empty: the items may be of any sequence
+            if os.path.exists(self._header()):  # empty: the items may be of any sequence
                 self._remove_items(self.path)
             replace_file(self._header(), lambda file: file.write(json.dumps(header).encode()))
-        self._is_ours = self._is_ours or self._check()
+            is_ours = self._check()
+        self._is_ours = is_ours
 
     def clear(self) -> None:
         """Remove all values, including those of other processes."""

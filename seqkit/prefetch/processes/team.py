@@ -142,8 +142,8 @@ class Team:
 
     def start(self) -> None:
         """Begin to start all workers. Do not wait until they are ready."""
-        renewed = names_in_hook(self.setup.spec.hook)
-        if self._forks() and (text := fork_warning(self.setup.pipeline, renewed)):
+        spec = self.setup.spec
+        if self._forks() and (text := fork_warning(self.setup.pipeline, names_in_hook(spec.hook))):
             warn(text, RuntimeWarning)
         self._missing += map(WorkerHandle, range(self.setup.spec.num_workers))
         self._start_missing()
