@@ -33,7 +33,7 @@ _NESTED_AT_MOST = 8
 
 
 class Mark(int):
-    """An epoch that an object was told, put in the place of the number that the object keeps.
+    """The number of an epoch, put in place of the number that an object keeps.
 
     If another number is found there later, even an equal one, the user has set it since.
 
@@ -52,7 +52,7 @@ class Mark(int):
         return int, (int(self),)  # a copy in another process is a plain number
 
 
-# The epoch that each object was told last, by its id. Objects are not hashed, because they may define `==`.
+# The last epoch passed to each object, by its id. Objects are not hashed, because they may define `==`.
 _told: dict[int, Mark] = {}
 _lock = threading.Lock()
 # Entered with the epoch around each call of `set_epoch`. Workers set it, so that all of a node draw the same.
@@ -133,7 +133,7 @@ def adopt(objects: Iterable[Any], epoch: int) -> None:
 
 
 def mark_of(one: Any) -> Mark | None:
-    """Return the mark of the epoch that an object was told last, after putting it in its place again."""
+    """Put the mark of the latest epoch of an object in its place again, and return it."""
     mark = _told.get(id(one))
     if mark is not None:
         _put(one, mark)

@@ -98,7 +98,7 @@ class Attributes:
         return getattr(member, "fset", None) is not None
 
     def _refuse_replaced(self) -> None:
-        """Refuse to go on if a program has replaced an argument behind the back of `__setattr__`."""
+        """Refuse to go on if a program has replaced an argument without `__setattr__`."""
         for name in sorted((_ATTRIBUTES - _NOT_OF_TORCH) & self.__dict__.keys()):
             raise ValueError(
                 f"DataLoader: {name} was replaced after DataLoader was initialized, which has no effect. Pass"

@@ -36,9 +36,10 @@ class EpochCounter:
     Attributes
     ----------
     sampler : iterable or None
-        The one that gives the keys to read. Samplers of seqkit count epochs themselves, others are told.
+        The one that gives the keys to read. Samplers of seqkit count epochs themselves. The `set_epoch` of
+        others is called.
     listeners : tuple
-        The objects of the user that are told each epoch.
+        The objects of the user that have `set_epoch`.
     next : Start
         Where the next epoch begins.
     latest : Position or None
@@ -56,7 +57,7 @@ class EpochCounter:
         self.latest: Position | None = None
         self.lock = threading.Lock()
         self._has_begun = False
-        self._taken: dict[int, Mark | None] = {}  # the epochs that listeners were told, by their ids
+        self._taken: dict[int, Mark | None] = {}  # the latest epochs of the listeners, by their ids
         self._noted: int | None = 0  # the epoch of the sampler, unless other code has set it since
 
     # ---------------------------------------------------------------- the number of the next epoch

@@ -53,7 +53,7 @@ class Display(Protocol):
 
 
 def display_of(report: Any, who: str, title: str = "") -> Callable[[], Display]:
-    """Return a function that begins a display. `title` says what is shown."""
+    """Return a function that begins a display. `title` names the pipeline."""
     if report is None:
         return partial(_begun, title)
     if is_bar(report) or (isinstance(report, type) and hasattr(report, "update")):

@@ -15,7 +15,7 @@ SHORT_S = 0.2
 
 @dataclass(frozen=True)
 class Stage:
-    """What one view of an expression did. Times are in seconds, without the views below it.
+    """The figures of one view of an expression. Times are in seconds, without the views below it.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class Stage:
     line : str
         Its line in the drawing of the expression.
     node : int
-        Number of the node whose workers read it, or -1 if the consumer does.
+        Number of the node that has workers to read it, or -1 if the consumer reads it.
     first_s, median_s, p95_s, longest_s : float
         Time of the first item, and of items in general.
     nbytes : int
@@ -118,7 +118,7 @@ class NodeFigures:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What was measured while a pipeline was read.
+    """The figures of a pipeline, measured while it was read.
 
     Attributes
     ----------
@@ -140,13 +140,13 @@ class Measurement:
         The workers that would suit the whole expression, with the figures of those that were tried. None if
         others were not tried.
     caches : tuple of str
-        Caches that are above a view whose items differ in each epoch.
+        Caches above a view that has other items in each epoch.
     queued_s : float
         Seconds that the consumer's thread waited for a CPU, because others used it. 0 if unknown.
     cpu_s : float
         Seconds that the consumer's thread computed. 0 if unknown.
     subject : str
-        What was measured: "view", "prefetch" if it has a node, or the class of a loader.
+        The kind of the pipeline: "view", "prefetch" if it has a node, or the class of a loader.
     """
 
     items: int
@@ -212,7 +212,7 @@ class Measurement:
 
     @property
     def transport_s(self) -> float:
-        """Seconds of workers for encoding and sending: what they worked, without their stages."""
+        """Seconds of workers for encoding and sending: the time that they worked, without their stages."""
         if not self.nodes:
             return 0.0
         inline = [speed.items_per_s for speed in self.speeds if speed.method == "inline"]

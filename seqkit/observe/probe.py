@@ -1,4 +1,4 @@
-"""Views that time other views, in any thread or process, and what they record.
+"""Views that time other views, in any thread or process, and the records of these times.
 
 Guarantees
 ----------
@@ -31,7 +31,7 @@ from ..prefetch.results import size_of
 
 __all__ = ["Event", "Probe", "Recording", "Sums", "Thread", "forget"]
 
-# What timing may cost: this share of the CPU time of the items.
+# Timing may cost this share of the CPU time of the items.
 SHARE = 0.005
 # The first items of a process are all timed, and more if this takes no longer, in seconds.
 SURE, MORE, MORE_S = 64, 256, 0.005
@@ -82,7 +82,7 @@ class Thread(NamedTuple):
 
 @dataclass(frozen=True)
 class Recording:
-    """What the threads of this process record, and a directory with a file for each thread of another one.
+    """The records of the threads of this process, and a directory with a file for each thread of another one.
 
     It is pickled with the probes.
     """
@@ -100,7 +100,7 @@ class Recording:
         return recorder
 
     def clear(self) -> None:
-        """Forget what this thread has recorded."""
+        """Forget the records of this thread."""
         self.of_thread().clear()
 
     def sums(self) -> dict[int, Sums]:
@@ -257,7 +257,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def forget(directory: str) -> None:
-    """Forget what the threads of this process have recorded."""
+    """Forget the records of the threads of this process."""
     _recorders.pop(directory, None)
 
 

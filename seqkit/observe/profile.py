@@ -145,7 +145,7 @@ def _as_view(sequence: Any) -> View[Any]:
 
 
 def _subject(sequence: Any, pipeline: _ProbedPipeline) -> str:
-    """Return what was measured, for the words of the remedy."""
+    """Return the kind of the pipeline, for the words of the remedy."""
     if not isinstance(sequence, View) and hasattr(sequence, "view"):
         return type(sequence).__name__
     return "prefetch" if pipeline.nodes else "view"
@@ -222,7 +222,7 @@ class _Moment(NamedTuple):
 
 @dataclass
 class _Read:
-    """What the consumer has seen. The items that count are those between two moments."""
+    """The figures of the consumer. The items that count are those between two moments."""
 
     before: _Moment
     after: _Moment
@@ -340,7 +340,7 @@ def _nodes(pipeline: _ProbedPipeline, read: _Read) -> Iterator[NodeFigures]:
 
 
 def _stale_caches(source: View[Any]) -> Iterator[str]:
-    """Yield the caches whose items differ in each epoch."""
+    """Yield the caches that have other items in each epoch."""
     for line, view in outline(source):
         if view._name == "add_cache" and view._varies():
             yield line.lstrip(" │├└─")

@@ -129,7 +129,7 @@ def _sums(nodes: list[Prefetch[Any]]) -> Statistics:
 
 
 def _shares(nodes: list[Prefetch[Any]]) -> tuple[StageShare, ...]:
-    """Return the shares of the stages of all nodes whose stages are timed."""
+    """Return the shares of the stages of all nodes with timed stages."""
     found: list[tuple[str, Sums]] = []
     for node in nodes:
         if type(observer := node.observer()) is LiveStages:
