@@ -101,23 +101,6 @@ if _typing.TYPE_CHECKING:
 __version__ = "0.1.0"
 
 # Names that other libraries have for functions.
-_ELSEWHERE = {
-    "cache": "add_cache",
-    "chain": "concatenate",
-    "concat": "concatenate",
-    "Dataset": "view",
-    "KFold": "random_split",
-    "map": "smap",
-    "range": "arange",
-    "read_csv": "read",
-    "read_parquet": "read",
-    "Stream": "streams.Stream",
-    "StreamLoader": "streams.StreamLoader",
-    "Subset": "gather",
-    "train_test_split": "random_split",
-    "zip": "collate",
-}
-
 # `filter` is left out, because it would shadow the builtin. Samplers and collate functions are left out,
 # because `seqkit.samplers` and `seqkit.collation` are their places. All can be imported from here, too.
 __all__ = [
@@ -209,7 +192,7 @@ if not _typing.TYPE_CHECKING:  # with a `__getattr__`, type checkers accept any 
     # never overwritten, because a package is bound only when it is first imported.
     del prefetch
     _ROOMS = ("observe", "sources", "testing", "torch")
-    __getattr__ = _lazy_names(__name__, _LAZY, _ROOMS, _ELSEWHERE)[0]
+    __getattr__ = _lazy_names(__name__, _LAZY, _ROOMS)[0]
     __dir__ = _public_names(
         __name__, (*_LAZY, *_ROOMS, "__version__", "collation", "filter", "samplers", "streams")
     )

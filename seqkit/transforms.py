@@ -8,7 +8,6 @@ import numpy as np
 
 from .core.arguments import as_bool, positive_int
 from .core.casting import holds
-from .core.renamed import renamed
 
 __all__ = ["ClipSequence", "PadSequence"]
 
@@ -80,7 +79,6 @@ class PadSequence:
     array([ 7,  8, -1])
     """
 
-    @renamed(pad_val="pad")
     def __init__(self, length: int, pad: Any = 0, clip: bool = True) -> None:
         self.length = positive_int(length, "PadSequence: length")
         self.pad = pad

@@ -15,9 +15,6 @@ import pytest
 
 import seqkit as sk
 from seqkit import collation, samplers, sources, streams
-from seqkit.core.renamed import renamed
-
-from .helpers import says
 
 # The word of each meaning. A second word in parentheses stands only in the functions after it: those of
 # SeqTools, PyTorch and other libraries, whose programs use it. No other function may have it.
@@ -126,86 +123,8 @@ def test_every_parameter_has_a_word_of_the_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "old", "now"),
-    [
-        (lambda: collation.Pad(pad_val=7), "Pad: the parameter pad_val", "pad"),
-        (lambda: sk.PadSequence(3, pad_val=7), "PadSequence: the parameter pad_val", "pad"),
-        (lambda: collation.PerShard(function=list), "PerShard: the parameter function", "f"),
-        (lambda: sk.filter(pred=bool, sequence=[1]), "filter: the parameter pred", "predicate"),
-        (
-            lambda: samplers.SplitSampler(9, num_parts=3),
-            "SplitSampler: the parameter num_parts",
-            "num_replicas",
-        ),
-        (
-            lambda: samplers.FilterSampler(bool, dataset=[1]),
-            "FilterSampler: the parameter dataset",
-            "sequence",
-        ),
-        (lambda: streams.Stream("abc").skip(count=1), r"Stream\.skip: the parameter count", "n"),
-    ],
-)
-def test_an_old_name_works_with_a_warning(call: Any, old: str, now: str) -> None:
-    with pytest.warns(FutureWarning, match=f"{old} is called {now} now"):
-        assert call() is not None
-
-
-BOTH = "paint: got colour and color, the same parameter twice. Pass only color."
-
-
-def test_both_names_of_a_parameter_are_refused() -> None:
-    @renamed(colour="color")
-    def paint(color: str) -> str:
-        return color
-
-    with (
-        pytest.warns(FutureWarning),
-        says(TypeError, BOTH),
-    ):
-        paint(color="red", colour="blue")  # type: ignore[call-arg]
-    assert paint("red") == paint(color="red") == "red"
-
-
-@pytest.mark.parametrize(
     ("call", "told"),
     [
-        (
-            lambda: sk.prefetch([1], num_workers=2),
-            "parameter num_workers. Use nworkers.",
-        ),
-        (lambda: sk.view([1]).batch(batch_size=2), "batch: there is no parameter batch_size. Use k."),
-        (
-            lambda: sk.shuffle([1], buffer_size=9),
-            "parameter buffer_size. Use it without:",
-        ),
-        (
-            lambda: sk.smap([1], str),
-            "got [1]. The function comes first: smap(f, sequence)",
-        ),
-        (lambda: sk.random_split([1], [1], random_state=3), "there is no parameter random_state. Use seed."),
-        (lambda: sk.mix([[1]], probabilities=[1]), "mix: there is no parameter probabilities. Use weights."),
-        (lambda: sk.view([1]).window(1, step=1), "window: there is no parameter step. Use stride."),
-        (lambda: sk.add_cache([1], cache_dir="x"), "add_cache: there is no parameter cache_dir. Use store."),
-        (lambda: sk.shard([1], num_shards=2, index=0), "there is no parameter num_shards. Use world_size."),
-        (
-            lambda: sk.samplers.RandomSampler([1], n=2),
-            "RandomSampler: there is no parameter n. Its parameters",
-        ),
-        (lambda: sk.samplers.BatchSampler([1], 2, droplast=True), "no parameter droplast. Use drop_last."),
-        (lambda: sk.samplers.DistributedSampler([1], world_size=2), "world_size. Use num_replicas."),
-        (
-            lambda: sk.streams.StreamLoader([1], range, nworkers=2),
-            "StreamLoader: there is no parameter nworkers",
-        ),
-        (lambda: sk.smap(len, ["a"], num_proc=2), "num_proc. Use prefetch(smap(f, sequence), nworkers)."),
-        (lambda: sk.batch([1], 2, colate_fn=list), "batch: there is no parameter colate_fn. Use collate_fn."),
-        (lambda: sk.repeat(0, often=2), "there is no parameter often. Its parameters are value, times."),
-        (
-            lambda: sk.collate([1], [2]),
-            "collate: the sequences are one argument. Pass a list of them: collate(",
-        ),
-        (lambda: sk.concatenate([1], [2]), "Pass a list of them: concatenate([a, b])."),
-        (lambda: sk.mix([1], [2], weights=[1, 1]), "Pass a list of them: mix([a, b])."),
         (lambda: sk.view([1]).take(1), "must be a sequence of ints, got 1. For the first items use head(n)."),
         (lambda: sk.split([1, 2], [0.5]), "For fractions use random_split, or split("),
         (lambda: sk.view({"x": [1]}), "For a dict of columns use collate(d)"),
@@ -216,7 +135,7 @@ def test_both_names_of_a_parameter_are_refused() -> None:
         (lambda: sk.view(lambda: iter([1])), "Call it, or pass a generator function to uniter."),
     ],
 )
-def test_words_of_other_libraries_are_refused_with_those_of_seqkit(call: Any, told: str) -> None:
+def test_refusals_name_the_way_that_works(call: Any, told: str) -> None:
     with pytest.raises(TypeError, match=re.escape(told)):
         call()
 
@@ -265,9 +184,3 @@ def test_functions_with_defaults_and_any_number_of_arguments_can_be_called() -> 
     assert list(sk.smap(lambda *parts: parts, [1])) == [(1,)]
     assert list(sk.random_map(lambda *parts: len(parts), [1], seed=0)) == [2]
     assert list(sk.smap(Resize(), [1])) == list(sk.smap(int, "1")) == [1]
-
-
-def test_words_of_other_libraries_are_no_words_of_seqkit() -> None:
-    for function in (sk.batch, sk.prefetch, sk.shuffle, sk.window, sk.mix, sk.random_split, sk.add_cache):
-        (elsewhere,) = inspect.getclosurevars(function).nonlocals["read"].args
-        assert elsewhere.keys().isdisjoint(inspect.signature(function).parameters)

@@ -13,7 +13,6 @@ import numpy as np
 
 from ..core.arguments import refuse_async, refuse_class
 from ..core.errors import as_given
-from ..core.renamed import renamed
 from .base import Collate, Place, as_collate
 from .default import TEXT, key_differences
 
@@ -258,7 +257,6 @@ class PerShard(Collate):
            [5]])]
     """
 
-    @renamed(function="f")
     def __init__(self, f: Any) -> None:
         self.f = _as_function(f, "PerShard: f")
 

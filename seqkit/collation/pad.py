@@ -11,7 +11,6 @@ import numpy.typing as npt
 from ..core.arguments import as_flag, optional_int, positive_int
 from ..core.casting import holds
 from ..core.errors import as_given
-from ..core.renamed import renamed
 from .base import Collate, Place
 from .leaves import (
     Array,
@@ -93,7 +92,6 @@ class Pad(Collate):
             [1., 0.]]])
     """
 
-    @renamed(pad_val="pad")
     def __init__(
         self,
         axis: int | Literal["all"] = 0,

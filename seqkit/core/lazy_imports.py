@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
-from .misspelt import meant
-
 __all__ = ["lazy_names", "public_names"]
 
 
@@ -16,7 +14,6 @@ def lazy_names(
     package: str,
     modules: Mapping[str, str],
     packages: Iterable[str] = (),
-    elsewhere: Mapping[str, str] | None = None,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the `__getattr__` and `__dir__` of a package that imports names when they are first used.
 
@@ -28,18 +25,12 @@ def lazy_names(
         The module that defines each name, relative to the package.
     packages : iterable of str
         Modules of the package that are names themselves.
-    elsewhere : mapping of str to str, optional
-        What to use instead of a name that other libraries have. Names that are nearly those of the package
-        need no entry.
 
     Examples
     --------
     >>> import seqkit as sk
     >>> "DataLoader" in dir(sk), sk.DataLoader.__module__
     (True, 'seqkit.loader.loader')
-    >>> sk.Dataloader
-    Traceback (most recent call last):
-    AttributeError: module 'seqkit' has no attribute 'Dataloader'. Use 'DataLoader'.
     """
     namespace = vars(sys.modules[package])
 
@@ -52,13 +43,10 @@ def lazy_names(
             ) as error:  # a library is not installed. `hasattr` and `dir` expect AttributeError
                 raise AttributeError(f"module {package!r} has no attribute {name!r}: {error}") from error
         if name not in modules:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}{instead(name)}")
+            module = sys.modules[package]  # Python suggests a similar name of `dir(module)`
+            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=module)
         found = namespace[name] = getattr(import_module(f"{package}.{modules[name]}"), name)
         return found
-
-    def instead(name: str) -> str:
-        close = meant(name, () if name.startswith("_") else dir(sys.modules[package]), elsewhere)
-        return f". Use {close!r}." if close else ""
 
     return __getattr__, public_names(package)
 

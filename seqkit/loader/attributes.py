@@ -1,4 +1,4 @@
-"""The attributes of a `DataLoader`: its arguments, which cannot be changed, and hints for misspelt names."""
+"""The attributes of a `DataLoader`: its arguments, which cannot be changed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from ..core.view import View
 from .epoch_counter import EpochCounter
 from .options import Options
 from .pipeline import Pipeline
-from .signature import did_you_mean
 
 __all__ = ["Attributes"]
 
@@ -75,8 +74,9 @@ class Attributes:
         if not name.startswith("_") and not isinstance(dataset, View) and name in dir(dataset):
             hint = f". The data set has it: use loader.dataset.{name}"
         else:
-            hint = did_you_mean(name, (known for known in dir(self) if not known.startswith("_")))
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
+            hint = ""
+        message = f"{type(self).__name__!r} object has no attribute {name!r}{hint}"
+        raise AttributeError(message, name=name, obj=self)  # Python suggests a similar name
 
     def __dir__(self) -> Iterable[str]:
         return sorted({*super().__dir__(), *_ATTRIBUTES})

@@ -15,7 +15,6 @@ from typing import Any, Self
 from ..core.arguments import optional_number, positive_int
 from ..core.errors import ItemTimeout, WorkerDied, summary
 from ..core.randomness import generators_kept
-from ..core.renamed import renamed
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
 from ..core.view import Indexable, View
@@ -41,7 +40,6 @@ __all__ = ["Check", "Verification", "verify"]
 LIMIT_S = 30.0
 
 
-@renamed(items="n")
 @hiding_frames()
 def verify(sequence: Indexable[Any] | Any, n: int = 64, seconds: float | None = None) -> Verification:
     """Read a view or loader in several ways, and say whether all give the same items.

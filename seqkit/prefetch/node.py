@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from ..core.errors import EndOfSequence
 from ..core.indices import UNKNOWN, Endless, Indices, Plan, each, is_repeatable
 from ..core.iteration import restarting, surviving
-from ..core.renamed import named_elsewhere
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
 from ..core.view import Indexable, T, View
@@ -47,16 +46,6 @@ if TYPE_CHECKING:  # the import works only on Linux
     from .processes.slots import Pinner
 
 
-@named_elsewhere(
-    num_workers="nworkers",
-    n_workers="nworkers",
-    workers="nworkers",
-    buffer_size="max_buffered",
-    prefetch_factor="max_buffered, which counts items of all workers",
-    worker_init_fn="start_hook",
-    multiprocessing_context="context",
-    mp_context="context",
-)
 def prefetch(
     seq: Indexable[T],
     nworkers: int | None = None,

@@ -11,7 +11,6 @@ from ..core.arguments import WAYS_TO_END, as_batch_size, as_flag, as_last
 from ..core.indices import batch_count
 from ..core.iteration import is_one_shot
 from ..core.plain import plain
-from ..core.renamed import renamed
 from ..core.view import View
 from ..views.batch import batch
 from ..views.cycle import cycle
@@ -63,7 +62,6 @@ class BatchSampler(NestedSampler):
     ([[0, 1], [2, 3]], [[4, 0], [1, 2], [3, 4]])
     """
 
-    @renamed()
     def __init__(
         self,
         sampler: Iterable[Any],
@@ -173,7 +171,6 @@ class InfiniteSampler(NestedSampler):
     ([0, 1, 2, 0, 1, 2, 0], [1, 2])
     """
 
-    @renamed()
     def __init__(self, sampler: Iterable[Any], resume: bool = False) -> None:
         super().__init__(sampler)
         if is_one_shot(sampler):

@@ -11,7 +11,6 @@ import numpy as np
 
 from ..core.arguments import as_flag, number_at_least, optional_number, positive_int
 from ..core.plain import plain
-from ..core.renamed import renamed
 from ..core.source import Source, as_view, view
 from ..core.view import View
 from ..views.batch import batch
@@ -80,7 +79,6 @@ class TokenBudgetBatchSampler(GroupedBatches):
     [[0, 1], [2, 3], [4]]
     """
 
-    @renamed()
     def __init__(
         self,
         lengths: Any,
@@ -177,7 +175,6 @@ class BudgetBatchSampler(NestedSampler):
     [['a', 'bb'], ['cccc']]
     """
 
-    @renamed()
     def __init__(
         self,
         sampler: Iterable[Any],

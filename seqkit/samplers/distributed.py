@@ -7,7 +7,6 @@ from typing import Any
 
 from ..core.arguments import as_bool, as_flag, int_at_least, positive_int
 from ..core.processes import process_group
-from ..core.renamed import named_elsewhere
 from ..core.source import view
 from ..core.view import View
 from ..views.shard import Even, as_even, as_rank, shard
@@ -175,7 +174,6 @@ class DistributedSampler(Share, SeededSampler):
     ({0, 1, 2, 3, 4, 5}, set())
     """
 
-    @named_elsewhere(num_shards="num_replicas", world_size="num_replicas")
     def __init__(
         self,
         dataset: Any,

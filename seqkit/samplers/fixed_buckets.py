@@ -13,7 +13,6 @@ from ..core.arguments import as_batch_size, as_flag, as_last, number_at_least
 from ..core.indices import IndexArray, Indices, as_array, as_slice
 from ..core.once import cached
 from ..core.plain import plain
-from ..core.renamed import renamed
 from ..core.tracebacks import warn
 from ..core.view import View
 from ..views.batch import batch
@@ -95,7 +94,6 @@ class FixedBucketSampler(GroupedBatches):
     key 9: 2 samples, 2 per batch
     """
 
-    @renamed()
     def __init__(
         self,
         lengths: Any,

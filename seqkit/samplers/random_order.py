@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ..core.arguments import as_bool, optional_int
-from ..core.renamed import renamed
 from ..core.view import View
 from ..stores.add_cache.add_cache import add_cache
 from ..views.epochs import epochs
@@ -62,7 +61,6 @@ class RandomSampler(SeededSampler):
     True
     """
 
-    @renamed()
     def __init__(
         self,
         data_source: Any,
@@ -125,7 +123,6 @@ class SubsetRandomSampler(SeededSampler):
     [1, 4, 7]
     """
 
-    @renamed()
     def __init__(self, indices: Order, seed: int | None = None) -> None:
         super().__init__(seed)
         check_keys(indices, "SubsetRandomSampler: indices")

@@ -9,7 +9,6 @@ import numpy as np
 
 from ..core.arguments import as_flag, check_callable, int_at_least, positive_int
 from ..core.plain import plain
-from ..core.renamed import renamed
 from ..core.source import as_view, view
 from ..core.view import View, in_order
 from ..views.concatenate import concatenate
@@ -53,7 +52,6 @@ class SequentialSampler(Sampler):
     ([2, 0], 2)
     """
 
-    @renamed()
     def __init__(self, data_source: Any, start: int = 0, indices: Order | None = None) -> None:
         super().__init__()
         self.data_source = data_source
@@ -107,7 +105,6 @@ class IntervalSampler(Sampler):
     ([0, 3, 6, 1, 4, 2, 5], [0, 3, 6])
     """
 
-    @renamed()
     def __init__(self, length: Any, interval: int, rollover: bool = True) -> None:
         super().__init__()
         sample_count(length, "IntervalSampler", "length")
@@ -150,7 +147,6 @@ class FilterSampler(Sampler):
     [1, 3]
     """
 
-    @renamed(function="predicate", dataset="sequence")
     def __init__(self, predicate: Callable[[Any], object], sequence: Any) -> None:
         super().__init__()
         check_callable(predicate, "FilterSampler: predicate")

@@ -8,7 +8,6 @@ from typing import Any
 
 from ..core.arguments import as_bool
 from ..core.processes import warn_of_drawn_seed
-from ..core.renamed import named_elsewhere
 from ..core.view import View
 from ..views.shard import Even, as_even
 from .base import SeededSampler, chain_of, order_of
@@ -59,7 +58,6 @@ class ShardedSampler(Share, NestedSampler):
     [[2, 3], [6, 7]]
     """
 
-    @named_elsewhere(num_shards="num_replicas", world_size="num_replicas")
     def __init__(
         self,
         sampler: Iterable[Any],

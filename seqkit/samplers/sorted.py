@@ -8,7 +8,6 @@ import numpy as np
 
 from ..core.arguments import as_flag
 from ..core.indices import IndexArray
-from ..core.renamed import renamed
 from ..core.values import values_of
 from ..core.view import View
 from ..views.gather.gather import gather
@@ -47,7 +46,6 @@ class SortedSampler(Sampler):
     ([1, 2, 0], [1, 0, 2])
     """
 
-    @renamed()
     def __init__(self, keys: Order, reverse: bool = False) -> None:
         super().__init__()
         comparable = as_sort_keys(keys, "SortedSampler: keys")

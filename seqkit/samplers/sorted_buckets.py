@@ -6,7 +6,6 @@ import numpy as np
 
 from ..core.arguments import as_batch_size, as_flag, number_at_least
 from ..core.plain import plain
-from ..core.renamed import renamed
 from ..core.source import view
 from ..core.view import View
 from ..stores.add_cache.add_cache import add_cache
@@ -66,7 +65,6 @@ class SortedBucketSampler(GroupedBatches):
     [[1, 3], [0, 2], [4]]
     """
 
-    @renamed()
     def __init__(
         self,
         sort_keys: Order,

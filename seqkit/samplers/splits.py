@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from ..core.arguments import as_flag, positive_int
-from ..core.renamed import renamed
 from ..core.source import view
 from ..core.view import View
 from ..views.concatenate import concatenate
@@ -63,7 +62,6 @@ class SplitSampler(SeededSampler):
     [6, 6, 6]
     """
 
-    @renamed(num_parts="num_replicas", part_index="rank")
     def __init__(
         self,
         length: Any,

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.arguments import as_bool, positive_int
-from ..core.renamed import renamed
 from ..core.view import View
 from .base import SeededSampler
 from .lengths import as_lengths
@@ -61,7 +60,6 @@ class WeightedRandomSampler(SeededSampler):
     [0, 2]
     """
 
-    @renamed()
     def __init__(
         self, weights: Any, num_samples: int, replacement: bool = True, seed: int | None = None
     ) -> None:

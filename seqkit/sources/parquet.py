@@ -19,7 +19,6 @@ import numpy as np
 
 from ..core.arguments import positive_int
 from ..core.progress import Progress, check_progress, reporting
-from ..core.renamed import renamed
 from ..core.view import View
 from ..views.bases.one_of_several import read_grouped
 from .arrow import ArrowRows
@@ -39,7 +38,6 @@ TABLES = {
 }
 
 
-@renamed(cache_bytes="max_bytes")
 def parquet(
     path: str | PathLike[str] | Sequence[str | PathLike[str]],
     columns: Sequence[str] | None = None,

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, Literal
 
 from ..core.arguments import check_callable, int_at_least
-from ..core.renamed import renamed
 from ..core.source import as_view
 from ..prefetch import prefetch
 from ..views.smap.smap import smap
@@ -17,7 +16,6 @@ from .epochs import check_streams
 __all__ = ["count_chunks"]
 
 
-@renamed(num_workers="nworkers")
 def count_chunks(
     streams: Any,
     open_fn: Callable[..., Iterable[Any]],

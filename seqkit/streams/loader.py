@@ -22,7 +22,6 @@ from ..core.display import LoaderDisplay
 from ..core.iteration import is_one_shot
 from ..core.noticed_draws import notice_draws
 from ..core.randomness import as_seed, node_key
-from ..core.renamed import named_elsewhere
 from ..core.set_epoch import listeners, tell
 from ..core.tracebacks import warn
 from ..core.view import name_of
@@ -164,7 +163,6 @@ class StreamLoader(LoaderDisplay):
     [[32 21]] [0 2] [False False] [False False]
     """
 
-    @named_elsewhere(context="multiprocessing_context", nworkers="num_workers", start_hook="worker_init_fn")
     def __init__(
         self,
         streams: Any,

@@ -13,9 +13,7 @@ from ..core.arguments import as_bool, check_callable, int_at_least, positive_int
 from ..core.errors import EndOfSequence, EvaluationError
 from ..core.indices import UNKNOWN, Endless, Plan, each
 from ..core.iteration import Progress, is_one_shot, restarting
-from ..core.misspelt import meant
 from ..core.randomness import as_seed, digest, node_key
-from ..core.renamed import renamed
 from ..core.set_epoch import listeners
 from ..core.view import T, U, View, in_order, is_measured, name_of, walk
 from ..views.bases.order_digest import order_digest
@@ -23,18 +21,8 @@ from ..views.smap.smap import Smap
 
 __all__ = ["Stream", "shuffle_buffer"]
 
+
 # What to use for the names that other libraries have for methods of streams.
-_OTHER_NAMES = {
-    "apply": "smap",
-    "chunk": "batch",
-    "map": "smap",
-    "prefetch": "prefetch(uniter(stream), 1)",
-    "shard": "split",
-    "shuffle": "shuffle_buffer",
-    "take": "itertools.islice(stream, n)",
-}
-
-
 class Stream(Generic[T]):
     """A lazy sequence without an index or a length. Every `iter` is a new pass.
 
@@ -162,7 +150,6 @@ class Stream(Generic[T]):
         """Return a stream of the items in a random order; see `shuffle_buffer`."""
         return shuffle_buffer(self, size, seed, epoch)
 
-    @renamed(part="rank", parts="world_size")
     def split(self, rank: int, world_size: int) -> Stream[T]:
         """Return every `world_size`-th item, from item number `rank` on. Each part reads the whole source.
 
@@ -184,7 +171,6 @@ class Stream(Generic[T]):
             raise ValueError(f"split: rank must be below world_size {world_size}, got {rank}")
         return Stream(self._view()[rank::world_size])
 
-    @renamed(count="n")
     def skip(self, n: int) -> Stream[T]:
         """Return a stream without the first `n` items.
 
@@ -248,10 +234,6 @@ class Stream(Generic[T]):
 
     def _seed_of_order(self) -> int | None:
         return None
-
-    def __getattr__(self, name: str) -> Any:
-        close = "" if name.startswith("_") else meant(name, dir(Stream), _OTHER_NAMES)
-        raise AttributeError(f"Stream: no attribute {name!r}" + (f". Use {close!r}." if close else ""))
 
     def __repr__(self) -> str:
         source: Any = self._source
@@ -351,7 +333,6 @@ class _Batched(Stream[Any]):
 
         return restarting(run)
 
-    @renamed(count="n")
     def skip(self, n: int) -> Stream[Any]:
         source: Any = self._source
         return _Batched(self._k, self._drop_last, source.skip(int_at_least(n, "skip: n", 0) * self._k))

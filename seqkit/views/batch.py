@@ -9,7 +9,6 @@ from ..core.arguments import Last, as_bool, as_last, check_callable, positive_in
 from ..core.errors import EndOfSequence, brief
 from ..core.indices import UNBOUNDED, UNKNOWN, Endless, Expanded, Length, Plan, Unsized, batch_count
 from ..core.iteration import draw, first_error, surviving, until_the_end
-from ..core.renamed import named_elsewhere
 from ..core.source import as_view
 from ..core.view import Indexable, T, U, View, sized
 from .bases.grouped import Grouped
@@ -38,7 +37,6 @@ def batch(
     *,
     last: Last | None = None,
 ) -> View[U]: ...
-@named_elsewhere(batch_size="k", n="k", size="k", collate="collate_fn", drop_remainder="drop_last")
 def batch(
     sequence: Any,
     k: int,

@@ -8,7 +8,6 @@ from typing import Any, TypeVar, overload
 
 from ..core.arguments import check_sequences
 from ..core.indices import Indices, Plan
-from ..core.renamed import named_elsewhere
 from ..core.source import as_view
 from ..core.view import Indexable, T, U, V, View, sized
 from .bases.columns import Columns
@@ -38,7 +37,6 @@ def collate(
 def collate(sequences: Iterable[Indexable[Any]]) -> View[tuple[Any, ...]]: ...
 @overload
 def collate(**named: Indexable[Any]) -> View[dict[str, Any]]: ...
-@named_elsewhere()
 def collate(sequences: Any = None, **named: Any) -> View[Any]:
     """Return the view of tuples (or dicts) of the i-th items of several sequences.
 

@@ -13,7 +13,6 @@ from ..core.arguments import check_sequences
 from ..core.errors import EndOfSequence
 from ..core.indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_array
 from ..core.once import cached
-from ..core.renamed import named_elsewhere
 from ..core.source import as_view
 from ..core.view import Indexable, T, View, sized
 from .bases.one_of_several import IntArray, Lengths, OneOfSeveral
@@ -25,7 +24,6 @@ __all__ = ["Concatenate", "concatenate"]
 def concatenate(sequences: Iterable[Indexable[T]]) -> View[T]: ...
 @overload
 def concatenate(sequences: Iterable[Indexable[Any]]) -> View[Any]: ...
-@named_elsewhere()
 def concatenate(sequences: Iterable[Indexable[Any]]) -> View[Any]:
     """Return the view of the items of several sequences, one sequence after the other.
 

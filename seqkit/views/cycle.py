@@ -11,7 +11,6 @@ import numpy as np
 from ..core.arguments import optional_int
 from ..core.indices import UNBOUNDED, Endless, Indices, Length, Plan, as_array
 from ..core.once import cached
-from ..core.renamed import named_elsewhere
 from ..core.source import as_view
 from ..core.view import Indexable, T, View, needed_length, sized
 from .bases.selection import Selection
@@ -19,11 +18,6 @@ from .bases.selection import Selection
 __all__ = ["Cycle", "cycle"]
 
 
-@named_elsewhere(
-    times="limit, a number of items, or epochs(sequence, n)",
-    n="limit, a number of items, or epochs(sequence, n)",
-    count="limit, a number of items, or epochs(sequence, n)",
-)
 def cycle(sequence: Indexable[T], limit: int | None = None) -> View[T]:
     """Return the view of a sequence repeated without end, or up to `limit` items.
 

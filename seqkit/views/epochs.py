@@ -12,7 +12,6 @@ from ..core.arguments import optional_int
 from ..core.errors import fail
 from ..core.indices import UNBOUNDED, Endless, Indices, Length, Plan, as_array
 from ..core.once import cached
-from ..core.renamed import named_elsewhere
 from ..core.source import as_view
 from ..core.tracebacks import warn
 from ..core.view import Indexable, T, View, needed_length, sized
@@ -23,7 +22,6 @@ from .shuffle import shuffle
 __all__ = ["Epochs", "epochs"]
 
 
-@named_elsewhere(epochs="n", times="n", count="n", num_epochs="n")
 def epochs(sequence: Indexable[T], n: int | None = None, seed: int | None = None) -> View[T]:
     """Return the view of n passes over a sequence. Pass e is its ``at_epoch(e)``.
 

@@ -16,7 +16,6 @@ from ..core.errors import fail
 from ..core.indices import UNBOUNDED, Endless, IndexArray, Indices, Plan, as_slice, compact
 from ..core.once import Deferred
 from ..core.progress import Progress, Report, check_progress, reporting
-from ..core.renamed import renamed
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
 from ..core.view import Indexable, T, View, in_order, name_of
@@ -26,7 +25,6 @@ from .bases.scanned import END, Scan, Scanned
 __all__ = ["Filter", "filter"]
 
 
-@renamed(pred="predicate")
 def filter(  # noqa: A001 - the field's word for it
     predicate: Callable[[T], Any],
     sequence: Indexable[T],

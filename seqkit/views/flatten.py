@@ -26,7 +26,6 @@ from ..core.indices import (
 )
 from ..core.iteration import surviving
 from ..core.once import Deferred
-from ..core.renamed import named_elsewhere
 from ..core.source import as_view, owned
 from ..core.values import values_of
 from ..core.view import Indexable, T, View, in_order, is_measured, sized
@@ -36,7 +35,6 @@ from .bases.scanned import END, Scan, Scanned
 __all__ = ["Flatten", "flatten"]
 
 
-@named_elsewhere(sizes="lengths")
 def flatten(sequence: Indexable[Indexable[T]], lengths: Iterable[SupportsIndex] | None = None) -> View[T]:
     """Return the view of the items of all sequences in a sequence, one after another.
 

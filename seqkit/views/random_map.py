@@ -12,7 +12,6 @@ from ..core.errors import fail
 from ..core.indices import Indices, Plan, as_list
 from ..core.iteration import each_with
 from ..core.randomness import as_name, as_seed, item_generator
-from ..core.renamed import named_elsewhere
 from ..core.source import as_view
 from ..core.view import Indexable, T, U, View, name_of
 from .bases.random import Random
@@ -20,7 +19,6 @@ from .bases.random import Random
 __all__ = ["RandomMap", "random_map"]
 
 
-@named_elsewhere(generator="seed", random_state="seed", rng="seed")
 def random_map(
     f: Callable[[T, np.random.Generator], U],
     sequence: Indexable[T],

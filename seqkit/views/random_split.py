@@ -14,7 +14,6 @@ from ..core.arguments import int_at_least
 from ..core.indices import compact
 from ..core.processes import warn_of_drawn_seed
 from ..core.randomness import Permutation, as_seed, node_key
-from ..core.renamed import named_elsewhere
 from ..core.source import as_view
 from ..core.tracebacks import warn
 from ..core.values import values_of
@@ -26,15 +25,6 @@ __all__ = ["random_split"]
 IntArray = npt.NDArray[np.int64]
 
 
-@named_elsewhere(
-    generator="seed",
-    random_state="seed",
-    rng="seed",
-    group="groups",
-    test_size="lengths, such as [0.8, 0.2]",
-    train_size="lengths, such as [0.8, 0.2]",
-    n_splits="lengths, such as [0.2] * 5",
-)
 def random_split(
     sequence: Indexable[T],
     lengths: Iterable[float],

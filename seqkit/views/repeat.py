@@ -9,13 +9,11 @@ from typing import Any
 from ..core.arguments import optional_int
 from ..core.errors import brief
 from ..core.indices import UNBOUNDED, Indices
-from ..core.renamed import named_elsewhere
 from ..core.view import T, View
 
 __all__ = ["Repeat", "repeat"]
 
 
-@named_elsewhere(n="times", count="times")
 def repeat(value: T, times: int | None = None) -> View[T]:
     """Return the view in which each item is `value`.
 

@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 from ..core.arguments import as_bool, int_at_least, positive_int
 from ..core.processes import warn_of_drawn_seed
-from ..core.renamed import named_elsewhere
 from ..core.source import as_view
 from ..core.view import Indexable, T, View, needed_length
 from .bases.random import reorderings
@@ -17,7 +16,6 @@ __all__ = ["Even", "as_even", "shard"]
 Even = Literal["pad", "drop"]
 
 
-@named_elsewhere(num_shards="world_size", num_replicas="world_size", n="world_size", index="rank")
 def shard(
     sequence: Indexable[T], rank: int, world_size: int, contiguous: bool = True, *, even: Even | None = None
 ) -> View[T]:

@@ -8,7 +8,6 @@ from ..core.arguments import int_at_least
 from ..core.indices import Indices, Length
 from ..core.once import cached
 from ..core.randomness import NumpyPermutation, Permutation, as_name, as_seed
-from ..core.renamed import named_elsewhere
 from ..core.source import as_view
 from ..core.view import Indexable, T, View, needed_length, sized
 from .bases.columns import selected
@@ -21,12 +20,6 @@ __all__ = ["Shuffle", "shuffle"]
 Order = Literal["keyed", "numpy"]
 
 
-@named_elsewhere(
-    buffer_size="it without: all items are shuffled, in constant memory",
-    generator="seed",
-    rng="seed",
-    random_state="seed",
-)
 def shuffle(
     sequence: Indexable[T],
     seed: int | None = None,

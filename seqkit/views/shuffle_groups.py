@@ -11,7 +11,6 @@ from ..core.arguments import int_at_least, positive_int
 from ..core.indices import IndexArray, Indices, as_array
 from ..core.once import cached
 from ..core.randomness import Permutation, as_name, as_seed, node_key
-from ..core.renamed import named_elsewhere
 from ..core.source import as_view
 from ..core.values import is_single, values_of
 from ..core.view import Indexable, T, View, needed_length
@@ -22,15 +21,6 @@ from .bases.selection import Selection
 __all__ = ["ShuffleGroups", "shuffle_groups"]
 
 
-@named_elsewhere(
-    group_size="group_sizes",
-    groups="group_sizes",
-    sizes="group_sizes",
-    buffer_size="groups_at_once",
-    generator="seed",
-    random_state="seed",
-    rng="seed",
-)
 def shuffle_groups(
     sequence: Indexable[T],
     group_sizes: int | Iterable[int] | None = None,

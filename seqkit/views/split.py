@@ -15,7 +15,6 @@ from ..core.errors import fail
 from ..core.indices import IndexArray
 from ..core.once import cached
 from ..core.plain import as_index
-from ..core.renamed import named_elsewhere
 from ..core.source import Source, as_view
 from ..core.values import by_position
 from ..core.view import Indexable, T, View, needed_length, sized
@@ -32,12 +31,6 @@ def split(sequence: View[T], edges: Edges) -> View[View[T]]: ...
 def split(sequence: list[T], edges: Edges) -> View[list[T]]: ...
 @overload
 def split(sequence: Indexable[Any], edges: Edges) -> View[Any]: ...
-@named_elsewhere(
-    indices="edges",
-    sections="edges",
-    fractions="random_split, which takes fractions",
-    lengths="random_split, which takes lengths",
-)
 def split(sequence: Any, edges: Any) -> View[Any]:
     """Return the view of the parts of a sequence, cut at `edges`.
 

@@ -10,7 +10,6 @@ from ..core.errors import EndOfSequence, fail
 from ..core.indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_list
 from ..core.iteration import surviving
 from ..core.once import Deferred
-from ..core.renamed import named_elsewhere
 from ..core.source import as_view
 from ..core.view import Indexable, T, View, sized
 from .bases.groups import Group, Kept
@@ -18,7 +17,6 @@ from .bases.groups import Group, Kept
 __all__ = ["Unbatch", "unbatch"]
 
 
-@named_elsewhere(k="batch_size", n="batch_size", size="batch_size")
 def unbatch(
     sequence: Indexable[Indexable[T]], batch_size: int, last_batch_size: int | None = None
 ) -> View[T]:

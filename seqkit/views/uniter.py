@@ -13,7 +13,6 @@ from ..core.errors import EndOfSequence, as_given, fail, summary
 from ..core.indices import UNKNOWN, Endless, Indices, Length, Plan, as_list
 from ..core.iteration import Progress, restarting
 from ..core.noticed_draws import draws_of
-from ..core.renamed import named_elsewhere
 from ..core.set_epoch import listeners
 from ..core.tracebacks import hide_frames, warn
 from ..core.view import T, View, name_of
@@ -22,7 +21,6 @@ from .bases.passes import Passes, Stopped
 __all__ = ["Uniter", "uniter"]
 
 
-@named_elsewhere(length="size", n="size", maxsize="cache_size")
 def uniter(
     iterable: Iterable[T] | Callable[[], Iterable[T]],
     cache_size: int = 0,

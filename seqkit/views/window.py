@@ -9,7 +9,6 @@ from ..core.arguments import Last, as_last, check_callable, positive_int, refuse
 from ..core.errors import EndOfSequence
 from ..core.indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_list, each
 from ..core.iteration import draw, first_error, surviving, until_the_end
-from ..core.renamed import named_elsewhere
 from ..core.source import as_view
 from ..core.view import Indexable, T, U, View, sized
 from .bases.grouped import Grouped
@@ -37,18 +36,6 @@ def window(
     pad: Any = None,
     collate_fn: Callable[[list[T]], U] = ...,
 ) -> View[U]: ...
-@named_elsewhere(
-    step="stride",
-    shift="stride",
-    hop="stride",
-    hop_length="stride",
-    window="size",
-    length="size",
-    block_size="size",
-    k="size",
-    n="size",
-    drop_last="last='discard', the default, or last='keep'",
-)
 def window(
     sequence: Any,
     size: int,

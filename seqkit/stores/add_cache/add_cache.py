@@ -15,7 +15,6 @@ from ...core.arguments import check_callable, optional_int
 from ...core.errors import EndOfSequence, as_given, fail
 from ...core.indices import Indices, Plan, as_list, ends
 from ...core.iteration import surviving
-from ...core.renamed import named_elsewhere
 from ...core.source import as_view
 from ...core.view import Indexable, T, View, sized
 from ...core.worker import private_memory
@@ -28,15 +27,6 @@ from .settings import CacheSettings, Policy, StoreKey, check_mapping
 __all__ = ["AddCache", "add_cache"]
 
 
-@named_elsewhere(
-    maxsize="cache_size",
-    max_size="cache_size",
-    size="cache_size",
-    cache_dir="store",
-    path="store",
-    folder="store",
-    directory="store",
-)
 def add_cache(
     arr: Indexable[T],
     cache_size: int | None = None,

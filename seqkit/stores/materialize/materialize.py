@@ -9,7 +9,6 @@ from ...core.arguments import optional_int
 from ...core.errors import EvaluationError, as_given, summary
 from ...core.indices import UNBOUNDED, Unsized
 from ...core.progress import Progress, Report, check_progress, reporting
-from ...core.renamed import named_elsewhere
 from ...core.source import as_view
 from ...core.tracebacks import hiding_frames
 from ...core.view import Indexable, T, View, in_order
@@ -21,7 +20,6 @@ __all__ = ["materialize"]
 Method: TypeAlias = Literal["process", "thread", "inline", "dask", "ray"] | Any  # or an executor
 
 
-@named_elsewhere(num_workers="nworkers", n_workers="nworkers", n_jobs="nworkers", path="to", file="to")
 def materialize(
     sequence: Indexable[T],
     to: str | PathLike[str] | None = None,

@@ -11,7 +11,6 @@ from ...core.errors import EndOfSequence
 from ...core.indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, Unsized
 from ...core.iteration import surviving
 from ...core.once import cached
-from ...core.renamed import named_elsewhere
 from ...core.source import as_view
 from ...core.view import Indexable, T, View, sized
 from ..bases.one_of_several import Lengths, OneOfSeveral
@@ -22,9 +21,6 @@ __all__ = ["Interleave", "interleave"]
 Stop = Literal["longest", "shortest"]
 
 
-@named_elsewhere(
-    weights="mix, which takes weights", probabilities="mix, which takes weights", stopping_strategy="stop"
-)
 def interleave(*sequences: Indexable[T], stop: Stop = "longest") -> View[T]:
     """Return the view of the items of several sequences in turn: all first items, then all second items, ….
 

@@ -9,7 +9,6 @@ from ...core.arguments import check_sequences
 from ...core.indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, Unsized
 from ...core.once import cached
 from ...core.randomness import as_name, as_seed
-from ...core.renamed import named_elsewhere
 from ...core.source import as_view
 from ...core.view import Indexable, T, View, is_measured, sized
 from ..bases.columns import selected
@@ -42,16 +41,6 @@ def mix(
     stop: Stop = "first",
     name: str | None = None,
 ) -> View[Any]: ...
-@named_elsewhere(
-    generator="seed",
-    random_state="seed",
-    rng="seed",
-    probabilities="weights",
-    probs="weights",
-    ratios="weights",
-    p="weights",
-    stopping_strategy="stop",
-)
 def mix(
     sequences: Iterable[Indexable[Any]],
     weights: Iterable[float] | None = None,

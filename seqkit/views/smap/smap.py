@@ -10,7 +10,6 @@ from ...core.error_path import locate
 from ...core.errors import fail
 from ...core.indices import Indices, Length, Plan, as_list, nth
 from ...core.iteration import Progress, restarting
-from ...core.renamed import named_elsewhere
 from ...core.source import as_view
 from ...core.view import Indexable, T, Table, U, V, View, name_of, sized
 from ..bases.side_by_side import Zip, common_length, warn_of_other_orders
@@ -66,13 +65,6 @@ def smap(
 def smap(
     f: Callable[..., Any], /, *sequences: Indexable[Any], zip: Zip = "strict", batched: bool
 ) -> View[Any]: ...
-@named_elsewhere(
-    num_proc="prefetch(smap(f, sequence), nworkers)",
-    num_workers="prefetch(smap(f, sequence), nworkers)",
-    nworkers="prefetch(smap(f, sequence), nworkers)",
-    n_jobs="prefetch(smap(f, sequence), nworkers)",
-    num_parallel_calls="prefetch(smap(f, sequence), nworkers)",
-)
 def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: bool = False) -> View[Any]:
     """Return a lazy view of ``f(item)`` for each item of a sequence, or of several sequences side by side.
 
