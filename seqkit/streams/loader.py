@@ -148,7 +148,7 @@ class StreamLoader(LoaderDisplay):
     -----
     Modelled on pytorch-stream-dataloader, with lanes that are not split over workers. A stream stays with
     its worker while it is open. New streams go to the worker with the least work. Why batches do not depend
-    on workers is in decision 22.
+    on workers is in ``docs/decisions/streams.md``.
 
     Examples
     --------
