@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter, namedtuple
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from seqkit.prefetch.chunking import SMALL_AHEAD_BYTES
 from .kinds import KINDS, PROCESSES, Kind
 from .scripts import finished
 from .traces import append, drawn, until
+from .values import same
 
 # Functions are defined inside the tests: they then travel by value, and no worker imports this module.
 
@@ -212,6 +214,25 @@ def test_no_more_is_computed_ahead_than_may_be_buffered(kind: Kind, tmp_path: Pa
             assert log.stat().st_size <= read + 5
         before = ahead.statistics().jobs
         assert before <= 19 + 5
+
+
+@every_kind
+@pytest.mark.parametrize("size", [10, 100_000, 1_000_000])
+def test_a_chunk_has_as_many_items_as_were_asked_for(kind: Kind, size: int) -> None:
+    with kind.ahead(sk.smap(lambda i: np.full(size, i, np.uint8), range(64)), chunk_size=16) as ahead:
+        assert [item[-1] for item in ahead] == list(range(64))
+        assert ahead.statistics().jobs == 4
+
+
+@every_kind
+def test_items_of_a_long_job_arrive_while_it_runs(kind: Kind) -> None:
+    def item(i: int) -> Any:
+        time.sleep(0.01)
+        return [i, float(i), str(i), np.full(50_000, i), (np.full(9, i), "x")][i % 5]
+
+    with kind.ahead(sk.smap(item, range(40)), nworkers=1, chunk_size=40) as ahead:
+        found = list(ahead)
+    assert same(found, [item(i) for i in range(40)])
 
 
 # -------------------------------------------------------------------- errors

@@ -132,6 +132,18 @@ def test_below_processes_a_stage_reaches_its_width(tmp_path: Path) -> None:
         assert list(above) == list(range(0, 128, 2))
 
 
+@pytest.mark.parametrize("size", [1_000, 150_000, 600_000])
+def test_jobs_above_a_stage_are_as_long_for_items_of_any_size(size: int) -> None:
+    with (
+        sk.prefetch(range(320), 16) as node,
+        sk.prefetch(sk.smap(lambda i: np.full(size, i % 251, np.uint8), node), 2, "process") as above,
+    ):
+        for i, item in enumerate(above):
+            assert len(item) == size
+            assert item[0] == item[-1] == i % 251
+        assert above.statistics().jobs <= 6  # 64 items each
+
+
 # -------------------------------------------------------------------- the same items, each computed once
 
 

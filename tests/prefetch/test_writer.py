@@ -44,11 +44,14 @@ class Desk:
         self.behind, self.memory = self.memory[block_bytes:], self.memory[:block_bytes]
         self.block = JobBlock(self.memory)
 
-    def begin(self, items: int = 1000) -> Writer:
+    def begin(self, items: int = 1000, is_whole: bool = False) -> Writer:
         """Begin a job of so many items."""
         self.block.assign(1)
-        pipeline = sk.view([0])
-        return Writer(self.block, items, self.memory, lambda error: record(error, pipeline), lambda: None)
+
+        def of(error: BaseException) -> Record:
+            return record(error, sk.view([0]))
+
+        return Writer(self.block, items, self.memory, of, lambda: None, is_whole)
 
     def finished(self, file: list[Any] | None = None) -> Outcomes:
         """Read the finished items, as they are now; that which comes in a file, too, if there is one."""
@@ -226,6 +229,11 @@ def test_a_job_ends_when_there_is_enough_to_deliver(size: int) -> None:
     writer = Desk(1 << 20).begin()
     count = put_all(writer, [np.zeros(size, np.uint8)] * 1000)
     assert (count - 1) * size <= GROUP_BYTES < count * (size + 100)
+
+
+def test_a_whole_job_ends_when_the_slot_is_full() -> None:
+    writer = Desk(8 * GROUP_BYTES).begin(items=100, is_whole=True)
+    assert put_all(writer, [np.zeros(GROUP_BYTES // 2, np.uint8)] * 100) == 15  # the table takes some bytes
 
 
 def test_a_job_may_have_one_item_of_any_size_that_fits() -> None:

@@ -36,7 +36,7 @@ from ..real_time import monotonic_ns
 from ..results import HEADER_BYTES, Entry, encoded_item, private
 from . import linux
 
-# A job of several items ends when its results reach this size.
+# A job of several items ends when its results reach this size, unless it must run whole.
 GROUP_BYTES = 1 << 18
 
 HEADER_WORDS = HEADER_BYTES // 8
@@ -197,6 +197,8 @@ class Writer:
         Returns the record of an exception.
     after_pickling : callable
         Called after user code may have run.
+    is_whole : bool
+        Whether only the size of the block limits the job.
     """
 
     def __init__(
@@ -206,8 +208,10 @@ class Writer:
         arena: Block,
         record: Callable[[BaseException], Any],
         after_pickling: Callable[[], None],
+        is_whole: bool = False,
     ) -> None:
         self._block = block
+        self._limit = len(arena) if is_whole else GROUP_BYTES
         self._record = record
         self._after_pickling = after_pickling
         self.arena = arena
@@ -311,9 +315,8 @@ class Writer:
             memory[offset:end] = np.frombuffer(buffer, np.uint8)
 
     def _has_room(self) -> bool:
-        """Return whether the largest item so far would fit once more, and the job is below
-        `GROUP_BYTES`."""
-        if self.used - self._start > GROUP_BYTES:
+        """Return whether the largest item so far would fit once more, and the job is below its limit."""
+        if self.used - self._start > self._limit:
             return False
         return aligned(self.used) + self._largest <= len(self.arena)
 

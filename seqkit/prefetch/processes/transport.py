@@ -80,7 +80,9 @@ class _Sent:
     block: JobBlock
     items: int
     seen: int = 0  # how many items were finished at the last `collect`
+    seen_end: int = 0  # where their data ends, or before that
     delivered: int = 0
+    delivered_end: int = 0
     file: int = -1  # the file with its indices, if they do not fit the slot
     is_urgent: bool = False
 
@@ -381,7 +383,9 @@ class Processes(Backend):
             memory = private(used)
         except MemoryError as error:
             return Ready.failed(error, stop - sent.delivered)
-        memory[:] = sent.block.memory[:used]
+        table = min(HEADER_BYTES + 16 * sent.items, used)
+        for part in slice(table), slice(max(table, sent.delivered_end), used):
+            memory[part] = sent.block.memory[part]
         return EncodedResult(memory, sent.delivered, stop, nbytes)
 
     def _from_file(
@@ -410,6 +414,7 @@ class Processes(Backend):
             if sent is not None and sent.items > 1:
                 if sent.seen > sent.delivered:
                     found.append(self._collected(ticket, sent, sent.seen, handle.number))
+                sent.seen_end = sent.block.used()  # before the count, which the worker writes last
                 sent.seen = sent.block.finished()
         return found
 
@@ -417,7 +422,7 @@ class Processes(Backend):
         """Return copies of the finished items of a job that is still running, or whose worker died."""
         used = sent.block.used()
         result = self._copied(sent, count, used, max(0, used - HEADER_BYTES - 16 * sent.items))
-        sent.delivered = count
+        sent.delivered, sent.delivered_end = count, sent.seen_end
         return Done(ticket, result, 0, worker, is_last=False)
 
     def _skip(self, ticket: int) -> None:

@@ -121,9 +121,9 @@ class Worker:
     def _memory(self, slot: int) -> Block:
         return self.segment.block(self.layout.slot_at(slot), self.layout.slot_bytes)
 
-    def _writer(self, slot: int, items: int) -> Writer:
+    def _writer(self, slot: int, items: int, is_whole: bool = False) -> Writer:
         after_pickling = self.evaluator.leave_if_forked
-        return Writer(self._blocks[slot], items, self._arenas[slot], self._record, after_pickling)
+        return Writer(self._blocks[slot], items, self._arenas[slot], self._record, after_pickling, is_whole)
 
     def _record(self, error: BaseException) -> Any:
         return record(error, self.evaluator.keyed)
@@ -140,7 +140,7 @@ class Worker:
 
     def _do(self, ticket: int, slot: int, block: JobBlock, epoch: int, indices: Any, is_whole: bool) -> None:
         """Run a job and deliver its items."""
-        begun_ns, writer = monotonic_ns(), self._writer(slot, len(indices))
+        begun_ns, writer = monotonic_ns(), self._writer(slot, len(indices), is_whole)
         set_clock(None if self.spec.timeout_s is None else block)
         if epoch != self.seeding.epoch and self.spec.item_seed is None:
             self.seeding.begin(epoch)
