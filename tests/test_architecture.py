@@ -84,7 +84,6 @@ CORE: dict[str, set[str]] = {
 # The parts of the engine that can be understood alone.
 SELF_CONTAINED = {"processes.linux", "processes.segment", "processes.slots", "codec", "window", "results"} | {
     "pickling",
-    "real_time",
     "arrow",
     "tensors",
     "maps",

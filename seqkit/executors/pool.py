@@ -39,6 +39,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
+from time import perf_counter_ns
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -53,7 +54,6 @@ from ..prefetch.evaluate import NEVER_NS, Collector, Evaluator, Sink
 from ..prefetch.hooks import call_hook
 from ..prefetch.pickling import dumps_by_value
 from ..prefetch.protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, Unsendable, drained
-from ..prefetch.real_time import perf_counter_ns
 from ..prefetch.results import HEADER_BYTES, EncodedResult, Ready, Record, Result, encoded_item, private
 from ..prefetch.seeding import libraries_changed_by, seed_item
 from ..prefetch.stages import live_below

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import os
 import weakref
+from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from .chunking import CHUNK_BYTES
 from .protocol import Job, Unsendable
-from .real_time import perf_counter_ns
 from .results import Ready
 from .window import Chunk, ChunkWindow
 

@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import count
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from ..core.errors import EvaluationError, ItemTimeout, WorkerDied, brief, summary
@@ -38,9 +39,7 @@ from .chunking import MAX_CHUNK, Chunking
 from .clock import current_clock
 from .consumer import Consumer, InFlight, Reader, end_stages
 from .life import Life
-from .pauses import Pauses
 from .protocol import Backend, Done, Event, Failed, Lost
-from .real_time import perf_counter_ns
 from .results import Ready
 from .statistics import Statistics
 from .window import Chunk, ChunkWindow
@@ -102,7 +101,6 @@ class Dispatcher:
         self.backend = backend
         self.chunking = chunking
         self._options = options
-        self._pauses = Pauses(options.timeout_s or 0.0)
         # Reentrant, so that a step can detect that a signal handler interrupted it in the same thread.
         self._lock = threading.RLock()
         self._arrived = threading.Condition(self._lock)
@@ -314,19 +312,15 @@ class Dispatcher:
         limit_s = self._options.timeout_s
         if limit_s is not None:
             wait_s = min(wait_s, limit_s)
-            running, now_ns = self.backend.running_s(), perf_counter_ns()
-            for ticket, ran_s in zip(running, self._pauses.ran_s(now_ns, [*running.values()]), strict=True):
+            for ticket, ran_s in self.backend.running_s().items():
                 if ran_s >= limit_s:
                     self.backend.stop(ticket)
                 else:
                     wait_s = min(wait_s, limit_s - ran_s)
-            self._pauses.wait(now_ns, wait_s)
         self._receiver = me
         return wait_s
 
     def _handle_all(self, events: list[Event]) -> None:
-        if self._options.timeout_s is not None:
-            self._pauses.waited(perf_counter_ns())
         self.sweep()  # results of dropped consumers must not affect the cost of items
         for event in events:
             self._handle(event)

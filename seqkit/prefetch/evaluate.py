@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from time import monotonic_ns
 from typing import Any, Protocol
 
 from ..core.indices import Unsized, each
 from ..core.view import View
 from .borders import Borders
 from .hooks import generation, leave_fork
-from .real_time import monotonic_ns
 from .results import Outcomes
 
 NEVER_NS = 1 << 62

@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from queue import SimpleQueue
+from time import monotonic, monotonic_ns, perf_counter_ns
 from typing import Any
 
 from ..core.view import View
@@ -30,7 +31,6 @@ from .clock import set_clock
 from .evaluate import NEVER_NS, Collector, Evaluator
 from .hooks import END_HOOK_S, call_hook
 from .protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, drained
-from .real_time import monotonic, monotonic_ns, perf_counter_ns
 from .results import Outcomes, Ready
 from .signals import CtrlCHeld
 from .stages import leave

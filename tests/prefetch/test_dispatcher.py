@@ -656,52 +656,6 @@ def test_a_worker_stopped_just_after_an_item_does_not_fail_the_next_item() -> No
     assert fake.submitted == [[0, 1, 2], [1, 2]]
 
 
-@pytest.mark.parametrize("where", ["in a wait", "in the consumer"])
-def test_time_in_which_the_program_was_stopped_does_not_count(
-    where: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seconds = 100.0
-    monkeypatch.setattr(dispatcher, "perf_counter_ns", lambda: int(seconds * 1e9))
-    fake = Fake()
-    reader = a_node(fake, workers=2, timeout_s=2.0).open(range(4), -1)
-    reader.prepare()
-    fake.running = {1: 0.25, 2: 1.5}
-
-    def pass_time(passed: float, deliver: Any = None) -> None:
-        nonlocal seconds
-        seconds += passed
-        fake.running = {ticket: ran_s + passed for ticket, ran_s in fake.running.items() if ticket != deliver}
-        if deliver:
-            fake.deliver(deliver)
-
-    def first_wait() -> None:
-        fake.when_idle = second_wait
-        pass_time(3600.25 if where == "in a wait" else 0.25, deliver=1)
-
-    def second_wait() -> None:
-        assert fake.stopped == []
-        fake.when_idle = third_wait
-        pass_time(0.125)
-
-    def third_wait() -> None:
-        assert fake.stopped == []
-        fake.when_idle = fourth_wait
-        pass_time(0.375)  # now the item itself takes too long
-
-    def fourth_wait() -> None:
-        assert fake.stopped == [2]
-        fake.running = {}
-        fake.lose(2, ran_s=2.0, timed_out=True)
-        fake.when_idle = fake.deliver_next
-
-    fake.when_idle = first_wait
-    assert take(reader) == ["<0>"]
-    if where == "in the consumer":
-        pass_time(3600)
-    assert type(opened(reader.next()[0]).failures[0]) is sk.ItemTimeout
-    assert rest(reader) == named((2, 3))
-
-
 def test_without_a_timeout_no_worker_is_stopped() -> None:
     fake = Fake()
     fake.running = {1: 1e9}

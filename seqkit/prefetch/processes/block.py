@@ -25,6 +25,7 @@ import math
 import os
 import pickle
 from collections.abc import Callable, Iterable
+from time import monotonic_ns
 from typing import Any, Final
 
 import numpy as np
@@ -32,7 +33,6 @@ import numpy as np
 from ..codec import INLINE_BYTES, Block, aligned
 from ..pickling import dumps_for_workers
 from ..protocol import Unsendable
-from ..real_time import monotonic_ns
 from ..results import HEADER_BYTES, Entry, encoded_item, private
 from . import linux
 

@@ -27,8 +27,7 @@ import sys
 import time
 from contextlib import suppress
 from functools import cache
-
-from ..real_time import monotonic
+from time import monotonic
 
 # Constants that a build of Python may lack, with their values in Linux.
 EPOLLEXCLUSIVE: int = getattr(select, "EPOLLEXCLUSIVE", 1 << 28)

@@ -28,6 +28,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from time import monotonic
 from typing import NamedTuple
 
 from ...core import units
@@ -35,7 +36,6 @@ from ...core.tracebacks import frames_of_others, warn
 from ..classes import pickle_for_parent
 from ..culprits import fork_warning
 from ..protocol import Failed
-from ..real_time import monotonic
 from ..repeated import names_in_hook
 from ..signals import SignalsHeld
 from . import forking, linux
@@ -417,8 +417,8 @@ class Team:
         waiting = select.poll()
         for pidfd in left:
             waiting.register(pidfd, select.POLLIN)
-        while left and (rest := deadline - monotonic()) > 0:
-            for pidfd, _ in waiting.poll(rest * 1000):
+        while left and (ended := waiting.poll(max(0.0, deadline - monotonic()) * 1000)):
+            for pidfd, _ in ended:
                 waiting.unregister(pidfd)
                 left.discard(pidfd)
 

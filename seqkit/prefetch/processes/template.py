@@ -31,9 +31,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import astuple
 from functools import partial
+from time import monotonic
 from typing import NoReturn
 
-from ..real_time import monotonic
 from ..results import Record
 from ..signals import SignalsHeld
 from . import linux

@@ -10,9 +10,9 @@ import os
 import threading
 import weakref
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 
-from ..real_time import monotonic
 from . import linux
 
 __all__ = ["living"]

@@ -24,6 +24,7 @@ import weakref
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from time import monotonic_ns
 from typing import Any
 
 from ...core.view import View
@@ -32,7 +33,6 @@ from ..clock import set_clock
 from ..codec import Block
 from ..errors import record
 from ..evaluate import NEVER_NS, Evaluator
-from ..real_time import monotonic_ns
 from ..seeding import Seeding
 from ..stages import live_below
 from . import linux
