@@ -126,7 +126,7 @@ BUDGETS = {
     "executors": 542,
     "loader": 2302,
     "observe": 3979,
-    "prefetch": 6891,
+    "prefetch": 6855,
     "samplers": 1318,
     "sources": 2380,
     "stores": 1818,
