@@ -2,8 +2,10 @@
 # into .venv on first use, and again only when pyproject.toml changes.
 #
 #   make demo     run examples/quickstart.py on real pictures and text
-#   make test     lint, types, tests and doctests: what CI runs
+#   make test     lint, types, tests and doctests
+#   make test-frameworks   the tests with Ray, Dask, Lightning, Accelerate and Hugging Face, which it installs
 #   make stress   the long tests, and those of concurrency 200 times under load; ROUNDS=5 for fewer
+#   make mutants  break the package in some fifty ways, and see whether the tests notice; ROOM=engine for one room
 #   make bench    measure seqkit beside its peers; BENCHMARKS=views runs one part
 #   make docs     build the site into build/docs; warnings are errors. LINKS=1 adds links to Python, numpy and
 #                 PyTorch (LINKS=FOLDER without the network: docs/conf.py says how), and
@@ -19,13 +21,13 @@ BENCH  := .venv-bench
 SITE   := .venv-docs
 ROUNDS ?= 200
 BIN    := $(VENV)/bin
-PIP    := -m pip --quiet --disable-pip-version-check
+# Compiling all modules of all libraries takes longer than those that are imported need.
+PIP    := -m pip --quiet --disable-pip-version-check install --no-compile --editable
 # Old makes (macOS has one) cannot keep the output of targets apart.
 SYNC   := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 # The longest first: make runs three parts side by side, and starts the next one when one ends. Two CPUs suffice
 # for three parts, because the tests of the engine wait for a third of their time.
-PARTS  := test-engine test-loaders test-others test-examples test-laws test-libraries test-streams lint \
-          test-frameworks test-sources
+PARTS  := test-engine test-loaders test-others test-examples test-laws test-libraries test-streams lint test-sources
 
 export PIP_ROOT_USER_ACTION := ignore
 export PIP_NO_INPUT := 1
@@ -34,7 +36,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test $(PARTS) stress bench docs clean
+.PHONY: help demo test $(PARTS) test-frameworks stress mutants bench docs clean
 
 # Tests that start workers run in processes of their own. Libraries that others load (polars, pandas) have
 # threads, and beside those threads workers are not forked. A large process also takes longer to fork: HEAVY
@@ -70,7 +72,7 @@ test-loaders:
 test-libraries:
 	$(BIN)/python -m pytest $(HEAVY)
 
-test-frameworks:
+test-frameworks: $(VENV)/.frameworks
 	$(BIN)/python -m pytest -m "frameworks and not stress" tests/loader/test_frameworks.py tests/test_engines.py \
 		tests/test_examples.py
 
@@ -96,8 +98,11 @@ stress: $(VENV)/.test
 		$(addprefix --ignore=,$(LOADERS) tests/streams)
 	$(BIN)/python -m tests.stress --rounds $(ROUNDS)
 
+mutants: $(VENV)/.test
+	$(BIN)/python -m tests.mutants $(ROOM)
+
 bench: $(BENCH)/.bench
-	$(BENCH)/bin/python -m tests.benchmarks $(BENCHMARKS)
+	$(BENCH)/bin/python -m benchmarks $(BENCHMARKS)
 
 docs: $(SITE)/.docs
 	LINKS=$(LINKS) VERSIONS=$(VERSIONS) $(SITE)/bin/python -m sphinx --quiet --fail-on-warning --keep-going -c docs . build/docs
@@ -122,21 +127,22 @@ $(VENV)/.made $(BENCH)/.made $(SITE)/.made:
 	$(make_environment)
 
 $(VENV)/.examples: $(VENV)/.made pyproject.toml
-	$(BIN)/python $(PIP) install --editable '.[examples]'
+	$(BIN)/python $(PIP) '.[examples]'
 	@touch $@
 
 # The test extra contains the examples one.
 $(VENV)/.test: $(VENV)/.made pyproject.toml
-	$(BIN)/python $(PIP) install --editable '.[test]'
-	@$(BIN)/python $(PIP) install --editable '.[test-torch]' 2>/dev/null \
-		&& $(BIN)/python $(PIP) install --editable '.[test-torch,test-frameworks]' 2>/dev/null \
-		|| echo 'Not all of torch and its frameworks can be had for this Python: tests that need them are skipped.'
+	$(BIN)/python $(PIP) '.[test]'
 	@touch $(VENV)/.examples $@
 
+$(VENV)/.frameworks: $(VENV)/.test
+	$(BIN)/python $(PIP) '.[test,test-frameworks]'
+	@touch $@
+
 $(BENCH)/.bench: $(BENCH)/.made pyproject.toml
-	$(BENCH)/bin/python $(PIP) install --editable '.[bench]'
+	$(BENCH)/bin/python $(PIP) '.[bench]'
 	@touch $@
 
 $(SITE)/.docs: $(SITE)/.made pyproject.toml
-	$(SITE)/bin/python $(PIP) install --editable '.[docs]'
+	$(SITE)/bin/python $(PIP) '.[docs]'
 	@touch $@

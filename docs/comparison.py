@@ -19,7 +19,7 @@ from figures import COLOURS, INK, PALE
 FOLDER = Path(__file__).parent
 PAGE, PLOT, RESULTS = FOLDER / "comparison.md", FOLDER / "comparison.svg", FOLDER / "benchmarks"
 
-# One entry for each figure that a run of `tests/benchmarks/compare.py` measures: is less better?
+# One entry for each figure that a run of `benchmarks/compare.py` measures: is less better?
 LESS = {"per_second": False, "first_ms": True, "consumer_us": True, "worker_mib": True}
 
 

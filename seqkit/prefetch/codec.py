@@ -7,7 +7,7 @@ caller to copy them there.
 Most items are numbers, strings, arrays, or a tuple, list or dict of those. They need no pickle: the tail is
 the output of `marshal`, with an outline (dtype, shape, offset) in place of each array. After megabytes were
 copied, the processor's caches hold nothing else. Then `marshal` takes half the time of a pickle (`python -m
-tests.benchmarks codec`).
+benchmarks codec`).
 
 Guarantees
 ----------

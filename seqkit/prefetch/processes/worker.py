@@ -226,7 +226,7 @@ class Scheduling:
 
     The scheduler expects the writer of a pipe to wait for an answer, and gives the writer's processor to the
     process that it wakes. A consumer of quick items would hand out a third fewer of them while a processor
-    is idle (`python -m tests.benchmarks transport`). So workers of quick items run under `SCHED_BATCH`.
+    is idle (`python -m benchmarks transport`). So workers of quick items run under `SCHED_BATCH`.
     Beside busy processes it would halve the rate of items that wait, so other workers do not.
     """
 

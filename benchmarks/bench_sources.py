@@ -4,7 +4,7 @@ Each reader by hand opens its file when it is first used, and reads a batch in t
 All read the same rows in the same order: groups of neighbours, shuffled within. Batches are counted and not
 sent, so that reading is measured: in CPU time without workers, in time on the clock with two.
 
-python -m tests.benchmarks sources
+python -m benchmarks sources
 
 Needs the libraries of the extra ``sources``, and torch for the last three columns. These need an idle
 machine: beside other busy processes, the scheduler prefers workers that sleep between batches, as torch's do.

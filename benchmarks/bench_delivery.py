@@ -1,6 +1,6 @@
 """How long the consumer waits when the cost of items changes.
 
-python -m tests.benchmarks delivery
+python -m benchmarks delivery
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ GIB = 1 << 30
 IN_A_KERNEL = """
 import time
 import seqkit as sk
-from tests.benchmarks.bench_start import DICTS, epochs
+from benchmarks.bench_start import DICTS, epochs
 
 data = [{{"x": i, "y": i / 2, "name": str(i)}} for i in range(DICTS)]
 print(*(f"{{ms:.0f}}" for ms in epochs(data)), sep=", ")

@@ -1,6 +1,6 @@
 """How often each row group of Parquet is decoded in an epoch, by two process workers.
 
-python -m tests.benchmarks groups
+python -m benchmarks groups
 """
 
 from __future__ import annotations
