@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import stat
 import tarfile
@@ -16,7 +15,6 @@ from typing import Any, BinaryIO, NoReturn
 from ..core.arguments import as_bool
 from ..core.progress import Progress, Report, check_progress, reporting
 from ..core.source import as_view
-from ..core.tracebacks import warn
 from ..core.view import View
 from ..views.smap.smap import smap
 from .files import existing, name_file
@@ -150,7 +148,8 @@ def tar_members(
 
     Notes
     -----
-    One read of the file per access: the scan finds where each member lies.
+    One read of the file per access: the scan finds where each member lies. An archive that ends between two
+    members, without the mark of its end, is read to there, as `tarfile` does.
 
     Examples
     --------
@@ -225,12 +224,6 @@ def _scan(path: str) -> Iterator[tarfile.TarInfo]:
             start = _next_block(file, end)
             if start == end:
                 raise tarfile.ReadError(f"tar_members: {path} is damaged at byte {end}. Make it again.")
-        if os.fstat(file.fileno()).st_size < end + tarfile.BLOCKSIZE:
-            warn(
-                f"tar_members: {path} has no mark at its end. Members may be missing, because it was cut"
-                " short or not closed.",
-                RuntimeWarning,
-            )
 
 
 def _next_block(file: BinaryIO, start: int) -> int | None:

@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from ..core.tracebacks import warn
 from ..core.view import View
 from ..prefetch.arrow import compacted
 from .columns import as_rows, check_names
 from .files import existing
-from .number_lists import dtype_named, number_list
+from .number_lists import number_list
 from .per_process import PerProcess
 from .row_types import decoded, fields_of, row_type_in
 
-__all__ = ["ArrowColumn", "ArrowRows", "arrow"]
+__all__ = ["ArrowColumn", "ArrowRows", "arrow", "dtype_of_lists", "in_microseconds"]
 
 
 class ArrowColumn:
@@ -128,29 +127,55 @@ def _decoder(kind: Any) -> Read | None:
 
 
 def _reader(kind: Any) -> Read | None:
-    """Return the function that reads values of a type, or None if Python objects say all."""
-    if type(kind).__name__ == "FixedShapeTensorType":
+    """Return the function that reads values of a type, or None if pyarrow reads them."""
+    import pyarrow as pa
+
+    if isinstance(kind, pa.FixedShapeTensorType):
         return _tensors
-    if "time64[ns]" in str(kind):
-        return _times if str(kind) == "time64[ns]" else _no_times
+    if (coarse := in_microseconds(kind)) != kind:
+        return partial(_times, coarse)
+    dtype = dtype_of_lists(kind)
+    return None if dtype is None else partial(_number_lists, dtype)
+
+
+def dtype_of_lists(kind: Any) -> Any:
+    """Return the dtype of the numbers in nested lists, or None if a type is no list of numbers."""
+    from pyarrow import types
+
     inner = kind
-    while "list" in str(inner).partition("<")[0] and hasattr(inner, "value_type"):
+    while types.is_list(inner) or types.is_large_list(inner) or types.is_fixed_size_list(inner):
         inner = inner.value_type
-    dtype = dtype_named(str(inner))
-    return None if inner is kind or dtype is None else partial(_number_lists, dtype)
+    is_number = types.is_integer(inner) or types.is_floating(inner) or types.is_boolean(inner)
+    return np.dtype(inner.to_pandas_dtype()) if is_number and inner is not kind else None
+
+
+def in_microseconds(kind: Any) -> Any:
+    """Return a type with its times of day in microseconds, the finest unit of `datetime.time`."""
+    import pyarrow as pa
+
+    def inner(field: Any) -> Any:
+        return field.with_type(in_microseconds(field.type))
+
+    if pa.types.is_struct(kind):
+        return pa.struct([inner(kind.field(k)) for k in range(kind.num_fields)])
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, in_microseconds(kind.item_type))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(inner(kind.value_field), kind.list_size)
+    if pa.types.is_list(kind):
+        return pa.list_(inner(kind.value_field))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(inner(kind.value_field))
+    return pa.time64("us") if kind == pa.time64("ns") else kind
 
 
 def _number_lists(dtype: Any, column: Any) -> list[Any]:
     return [number_list(value, dtype) for value in column.to_pylist()]
 
 
-def _times(column: Any) -> list[Any]:
-    """Return times of Python. Raise ArrowInvalid if one has nanoseconds, which pyarrow would cut off."""
-    return column.cast("time64[us]").to_pylist()  # type: ignore[no-any-return]
-
-
-def _no_times(column: Any) -> list[Any]:
-    raise ValueError("Python has no times with nanoseconds. Cast the times in the lists to time64('us')")
+def _times(kind: Any, column: Any) -> list[Any]:
+    """Return values with times of day. Raise ArrowInvalid if one has nanoseconds, which pyarrow drops."""
+    return column.cast(kind).to_pylist()  # type: ignore[no-any-return]
 
 
 def _tensors(column: Any) -> list[Any]:
@@ -178,6 +203,11 @@ def arrow(path: str | PathLike[str]) -> View[dict[str, Any]]:
     pyarrow.ArrowInvalid
         When the file is first opened: if it has another format.
 
+    Notes
+    -----
+    A stream that ends between two batches is read to there. pyarrow does not say whether its writer was
+    closed.
+
     Examples
     --------
     >>> import pyarrow as pa, pyarrow.feather
@@ -201,18 +231,5 @@ def _open(path: str) -> Any:
         except pa.ArrowInvalid as error:
             error.add_note("It is no file of Arrow or Feather V2, or it was cut short.")
             raise
-        if is_stream:
-            _check_end(file, path)
     check_names(table.schema.names, path, "arrow")
     return ArrowRows(table)
-
-
-def _check_end(file: Any, path: str) -> None:
-    """Warn if a stream has no mark at its end. pyarrow writes one when the writer is closed."""
-    file.seek(max(0, file.size() - 8))
-    if file.read() != b"\xff\xff\xff\xff\0\0\0\0":
-        warn(
-            f"arrow: {path} has no mark at its end. Rows may be missing, because the stream was cut short or"
-            " not closed.",
-            RuntimeWarning,
-        )

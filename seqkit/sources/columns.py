@@ -7,10 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.tracebacks import warn
-from ..core.worker import in_process_worker
-
-__all__ = ["ByPosition", "DictRows", "as_names", "as_rows", "check_names", "choose", "warn_if_packed"]
+__all__ = ["ByPosition", "DictRows", "as_names", "as_rows", "check_names", "choose"]
 
 MOST_NAMES = 20  # in a message
 
@@ -92,25 +89,6 @@ def choose(
             raise ValueError(f"{who}: {key!r} in {path} has no rows, because it has no dimensions")
         columns[key] = rows
     return columns[name] if isinstance(name, str) else DictRows(columns, path)
-
-
-def warn_if_packed(who: str, path: str, key: str, attributes: Mapping[str, Any]) -> None:
-    """Warn of numbers that are packed as NetCDF and xarray do: they mean something after a scale only.
-
-    >>> import warnings
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     warn_if_packed("hdf5", "a.nc", "temperature", {"units": "K", "add_offset": 273.0})
-    >>> print(caught[0].message)
-    hdf5: 'temperature' in a.nc is read as stored. Its attributes add_offset=273.0 are for you to apply.
-    """
-    given = [f"{name}={attributes[name]}" for name in ("scale_factor", "add_offset") if name in attributes]
-    if given and not in_process_worker():
-        warn(
-            f"{who}: {key!r} in {path} is read as stored. Its attributes {', '.join(given)} are for you to"
-            " apply.",
-            UserWarning,
-        )
 
 
 def listed(names: Sequence[str]) -> str:

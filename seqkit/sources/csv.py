@@ -39,7 +39,6 @@ FLOAT = re.compile(
     r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?inf(inity)?|[+-]?nan", re.I
 ).fullmatch
 WIDEST = 2**63
-LARGE_BLOCK = 2**30  # bytes that pyarrow reads at a time if its 1 MiB is too little
 END = "the end of the file"  # a last line, which an open quote takes for text
 EXACT = 2**53  # larger ints may have no float of their value
 
@@ -143,20 +142,13 @@ def _read_with_arrow(path: str, delimiter: str, encoding: str) -> Any:
 
     if sum(block.count(b'"') for block in _blocks(path)) % 2:  # pyarrow accepts an open quote at the end
         return _read_plain(path, delimiter, encoding)
-    # A field in quotes may contain line breaks. A line must fit into a block.
+    # A field in quotes may contain line breaks.
     parse = arrow.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     read = partial(arrow.read_csv, path, arrow.ReadOptions(encoding=encoding), parse)
     try:
         table = read()
-    except ArrowInvalid as error:
-        if "Empty CSV" in str(error):  # or it is a line of names without a line break
-            return _read_plain(path, delimiter, encoding)
-        if "straddl" not in str(error):
-            raise
-        read = partial(
-            arrow.read_csv, path, arrow.ReadOptions(encoding=encoding, block_size=LARGE_BLOCK), parse
-        )
-        table = read()
+    except ArrowInvalid:  # such as a line longer than a block, or no line break after the names
+        return _read_plain(path, delimiter, encoding)
     check_names(table.schema.names, path, "csv")
     has_odd_ints = cache(lambda: encoding != "utf-8" or _has_odd_ints(path, delimiter))
     if as_text := [name for name in table.column_names if _is_doubtful(table[name], has_odd_ints)]:

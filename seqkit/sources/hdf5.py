@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..core.view import View
-from .columns import as_names, choose, warn_if_packed
+from .columns import as_names, choose
 from .files import existing
 from .per_process import PerProcess
 
@@ -50,8 +50,8 @@ def hdf5(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> 
 
     Notes
     -----
-    Numbers are read as they are stored. A warning names the attributes ``scale_factor`` and ``add_offset`` of
-    NetCDF, which are not applied.
+    Numbers are read as they are stored: the attributes ``scale_factor`` and ``add_offset`` of NetCDF are not
+    applied.
 
     Examples
     --------
@@ -102,7 +102,6 @@ def _column(file: Any, key: str) -> Any:
             f"hdf5: {key!r} holds references, which mean nothing outside the file. Choose other names."
         )
     _check_sources(dataset)
-    warn_if_packed("hdf5", file.filename, key, dataset.attrs)
     return Hdf5Rows(dataset)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from os import PathLike
 from typing import Any
 
 from ..core.view import View
+from .arrow import dtype_of_lists, in_microseconds
 from .columns import ByPosition
 from .files import existing
-from .number_lists import dtype_named, number_list
+from .number_lists import number_list
 from .per_process import PerProcess
 
 __all__ = ["HuggingFaceColumn", "as_rows", "huggingface"]
@@ -24,8 +26,6 @@ def as_rows(data: Any) -> Any:
     ------
     TypeError
         If its items are tables.
-    ValueError
-        If it has times with nanoseconds, which would be cut off.
     """
     kind = data.format["type"]
     if kind in TABLES:
@@ -35,47 +35,58 @@ def as_rows(data: Any) -> Any:
         )
     if kind not in (None, "python", "custom"):
         return Formatted(data)
-    for name in data.format["columns"]:
-        if "time64[ns]" in str(data.features[name]):
-            raise ValueError(
-                f"view: the column {name!r} has times with nanoseconds, which objects of Python cannot hold."
-                f" Cast it: data.cast_column({name!r}, datasets.Value('time64[us]'))"
-            )
-    return HuggingFaceRows(data) if kind != "custom" and _lists_of(data) else data
+    return HuggingFaceRows(data) if kind != "custom" and _readers(data, data.format["columns"]) else data
 
 
 class HuggingFaceRows(ByPosition):
-    """The rows of a data set, in which columns of lists of numbers are known as such."""
+    """The rows of a data set with lists of numbers or with times of day that may have nanoseconds."""
 
     def __init__(self, data: Any) -> None:
         super().__init__(data)
-        self._lists = _lists_of(data)
+        self._readers = _readers(data, data.format["columns"])
 
     def __getitem__(self, i: int) -> Any:
-        return self._marked(self._data[i])
+        return self._read([i], [self._data[i]])[0]
 
     def __getitems__(self, indices: list[int]) -> Any:
-        return list(map(self._marked, self._data.__getitems__(indices)))
+        return self._read(indices, self._data.__getitems__(indices))
 
-    def _marked(self, row: dict[str, Any]) -> dict[str, Any]:
-        for name, dtype in self._lists.items():
-            row[name] = number_list(row[name], dtype)
-        return row
-
-
-def _lists_of(data: Any) -> dict[str, Any]:
-    """Return the dtype of the numbers in each column of lists of numbers."""
-    dtypes = {name: _dtype_of_lists(data.features[name]) for name in data.format["columns"]}
-    return {name: dtype for name, dtype in dtypes.items() if dtype is not None}
+    def _read(self, indices: list[int], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        for name, read in self._readers.items():
+            for row, value in zip(rows, read(indices, [row[name] for row in rows]), strict=True):
+                row[name] = value
+        return rows
 
 
-def _dtype_of_lists(feature: Any) -> Any:
-    is_array = type(feature).__name__ in ("Array2D", "Array3D", "Array4D", "Array5D")
-    inner = feature
-    while type(inner).__name__ in ("List", "LargeList", "Sequence"):
-        inner = inner.feature
-    is_list = inner is not feature and type(inner).__name__ == "Value"
-    return dtype_named(inner.dtype) if is_array or is_list else None
+Read = Callable[[list[int], list[Any]], list[Any]]
+
+
+def _readers(data: Any, names: list[str]) -> dict[str, Read]:
+    """Return the function that reads each column of lists of numbers, or of times in nanoseconds."""
+    import pyarrow as pa
+
+    found: dict[str, Read] = {}
+    for name in names:
+        kind = data.features.arrow_schema.field(name).type
+        kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind  # as of Array2D
+        if in_microseconds(kind) != kind:
+            found[name] = partial(_times, data.with_format("arrow", columns=[name]), name)
+        elif (dtype := dtype_of_lists(kind)) is not None:
+            found[name] = partial(_number_lists, dtype)
+    return found
+
+
+def _times(data: Any, name: str, indices: list[int], values: list[Any]) -> list[Any]:
+    column = data[indices][name]
+    try:
+        return column.cast(in_microseconds(column.type)).to_pylist()  # type: ignore[no-any-return]
+    except Exception as error:
+        error.add_note(f"column: {name}. Cast it: data.cast_column({name!r}, datasets.Value('int64'))")
+        raise
+
+
+def _number_lists(dtype: Any, indices: list[int], values: list[Any]) -> list[Any]:
+    return [number_list(value, dtype) for value in values]
 
 
 class Formatted(ByPosition):
@@ -114,16 +125,16 @@ class HuggingFaceColumn(Formatted):
         super().__init__(column)
         data = column.source
         is_plain = hasattr(data, "features") and data.format["type"] in (None, "python")
-        self._dtype = _dtype_of_lists(data.features[column.column_name]) if is_plain else None
+        name = column.column_name
+        self._read = _readers(data, [name]).get(name) if is_plain else None
 
     def __getitem__(self, i: int) -> Any:
-        value = self._data[i]
-        return value if self._dtype is None else number_list(value, self._dtype)
+        return self._data[i] if self._read is None else self._read([i], [self._data[i]])[0]
 
     def __getitems__(self, indices: list[int]) -> Any:
-        if self._dtype is None:
-            return super().__getitems__(indices)
-        return [number_list(value, self._dtype) for value in self._data[indices]]
+        return (
+            super().__getitems__(indices) if self._read is None else self._read(indices, self._data[indices])
+        )
 
     def _many(self, indices: list[int]) -> Any:
         return self._data[indices]

@@ -60,8 +60,6 @@ def _mapped(path: str) -> Any:
             raise ValueError(f"npy: {path} is an archive of several arrays. Use sources.npz.")
         array = np.asarray(mapped)
     except Exception as error:
-        if "Python objects" in str(error):
-            raise ValueError(f"npy: {path} holds objects. Save it with another dtype.") from None
         if isinstance(error, OSError) and error.errno == EMFILE:
             error.add_note("Too many files are open. Pass a pattern to sources.read, which keeps few open.")
         name_file(error, path)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 
-__all__ = ["NumberList", "are_numbers", "dtype_named", "number_list"]
+__all__ = ["NumberList", "are_numbers", "number_list"]
 
 
 class NumberList(list[Any]):
@@ -38,20 +37,6 @@ class NumberList(list[Any]):
 def number_list(values: Any, dtype: Any) -> Any:
     """Return a cell of a column of lists of numbers as a `NumberList`. A missing cell stays None."""
     return None if values is None else NumberList(values, dtype)
-
-
-_NAMES = {"boolean": "?", "bool": "?", "halffloat": "f2", "float": "f4", "double": "f8"}
-_NUMBER = re.compile(r"(u?int|float)(8|16|32|64)").fullmatch
-
-
-def dtype_named(name: str) -> Any:
-    """Return the dtype of the numbers that a library calls so, or None.
-
-    >>> dtype_named("Float32"), dtype_named("double"), dtype_named("String")
-    (dtype('float32'), dtype('float64'), None)
-    """
-    word = name.lower()
-    return np.dtype(_NAMES.get(word, word)) if word in _NAMES or _NUMBER(word) else None
 
 
 def are_numbers(values: list[Any]) -> bool:

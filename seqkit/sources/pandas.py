@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..core.once import cached
+from .arrow import in_microseconds
 from .columns import ByPosition, as_rows, check_names
 from .number_lists import NumberList, are_numbers
 
@@ -22,12 +23,11 @@ class PandasColumn(ByPosition):
 
     @cached
     def values(self) -> Any:
+        import pandas as pd
+
         kind = self._data.dtype
-        if "time64[ns]" in str(kind):
-            raise ValueError(
-                f"the column {self._data.name!r} has times with nanoseconds, which objects of Python cannot"
-                " hold. Cast it to pandas.ArrowDtype(pyarrow.time64('us'))"
-            )
+        if isinstance(kind, pd.ArrowDtype):
+            _check_times(self._data, kind.pyarrow_dtype)
         is_plain = isinstance(kind, np.dtype) and kind.kind in "biufcO"
         return self._data.to_numpy() if is_plain else self._data.array
 
@@ -69,5 +69,22 @@ def _several(values: Any, wanted: Any) -> Any:
     found = values[wanted]
     if isinstance(found, np.ndarray):
         return found if found.dtype != object else list(map(_cell, found))
+    import pandas as pd
+
     # Iterating a categorical array turns numbers of numpy into numbers of Python.
-    return [found[k] for k in range(len(found))] if hasattr(found, "codes") else list(found)
+    return [found[k] for k in range(len(found))] if isinstance(found, pd.Categorical) else list(found)
+
+
+def _check_times(series: Any, kind: Any) -> None:
+    """Refuse a column of Arrow if one of its times of day has nanoseconds, which pyarrow drops."""
+    import pyarrow as pa
+
+    if (coarse := in_microseconds(kind)) == kind:
+        return
+    try:
+        pa.chunked_array(pa.array(series.array)).cast(coarse)
+    except pa.ArrowInvalid as error:
+        raise ValueError(
+            f"the column {series.name!r} has times of day with nanoseconds, which datetime.time cannot hold"
+            f" ({error}). Cast them to ints"
+        ) from error

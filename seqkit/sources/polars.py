@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ..core.once import cached
 from .columns import ByPosition
-from .number_lists import dtype_named, number_list
+from .number_lists import number_list
 
 __all__ = ["PolarsColumn", "PolarsRows"]
-
-NAT = np.datetime64("NaT", "ns").astype(np.int64)
 
 
 class PolarsColumn(ByPosition):
@@ -70,33 +66,42 @@ class PolarsRows(ByPosition):
 
 
 def _check_times(series: Any) -> None:
-    """Refuse a column of dates, times or durations with nanoseconds, which polars would cut off."""
-    kinds = [kind for kind in _parts(series.dtype) if kind == "Time" or "time_unit='ns'" in kind]
-    if not kinds:
+    """Refuse a column if one of its dates, times or durations has nanoseconds, which polars drops."""
+    fine, coarse = _in_unit(series.dtype, "ns"), _in_unit(series.dtype, "us")
+    if fine == coarse:
         return
-    if kinds == [str(series.dtype)]:  # within lists and structs, values are not looked at
-        import polars as pl
-
-        ticks = (series.cast(pl.Duration("ns")) if kinds == ["Time"] else series).to_numpy().view(np.int64)
-        if not np.any((ticks % 1000 != 0) & (ticks != NAT)):
-            return
-    raise ValueError(
-        f"the column {series.name!r} of {series.dtype} has nanoseconds, which objects of Python cannot hold."
-        " Cast it to microseconds: pl.col(…).dt.cast_time_unit('us'). Cast times of the day to pl.Int64"
-    )
+    exact = series.cast(fine)
+    if not exact.cast(coarse).cast(fine).equals(exact):
+        raise ValueError(
+            f"the column {series.name!r} of {series.dtype} has nanoseconds, which objects of Python cannot"
+            " hold. Cast it to microseconds: pl.col(…).dt.cast_time_unit('us'). Cast times of the day to"
+            " pl.Int64"
+        )
 
 
-def _parts(dtype: Any) -> list[str]:
-    """Return the names of the types within lists and structs."""
-    inner = (
-        [dtype.inner] if hasattr(dtype, "inner") else [each.dtype for each in getattr(dtype, "fields", ())]
-    )
-    return [kind for part in inner for kind in _parts(part)] or [str(dtype)]
+def _in_unit(dtype: Any, unit: Any) -> Any:
+    """Return a type with another unit in place of nanoseconds, and durations in place of times of day."""
+    import polars as pl
+
+    if isinstance(dtype, pl.List):
+        return pl.List(_in_unit(dtype.inner, unit))
+    if isinstance(dtype, pl.Array):
+        return pl.Array(_in_unit(dtype.inner, unit), dtype.size)
+    if isinstance(dtype, pl.Struct):
+        return pl.Struct({field.name: _in_unit(field.dtype, unit) for field in dtype.fields})
+    if isinstance(dtype, pl.Datetime) and dtype.time_unit == "ns":
+        return pl.Datetime(unit, dtype.time_zone)
+    return pl.Duration(unit) if dtype in (pl.Time, pl.Duration("ns")) else dtype
 
 
 def _dtype_of_lists(dtype: Any) -> Any:
     """Return the dtype of the numbers in nested lists, or None if values are not lists of numbers."""
+    import polars as pl
+
     inner = dtype
-    while type(inner).__name__ in ("List", "Array"):
+    while isinstance(inner, pl.List | pl.Array):
         inner = inner.inner
-    return None if inner is dtype else dtype_named(str(inner))
+    ints = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
+    if inner is dtype or inner not in (pl.Boolean, pl.Float32, pl.Float64, *ints):
+        return None
+    return pl.Series([], dtype=inner).to_numpy().dtype

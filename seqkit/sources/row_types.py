@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import sys
 from collections.abc import Sequence
 from itertools import chain, repeat
 from math import prod
@@ -89,7 +90,7 @@ def type_of(value: Any) -> Type:
         return ["list", _type_of_elements(value)]
     if kind is datetime.datetime:
         return ["datetime", _zone(value)]
-    if kind.__name__ == "Timestamp" and kind.__module__.startswith("pandas"):
+    if (pandas := sys.modules.get("pandas")) is not None and kind is pandas.Timestamp:
         return ["timestamp", _zone(value), value.unit]
     if kind is datetime.time and value.tzinfo is not None:
         raise TypeError(f"Parquet has no time with a zone, such as {value}. Convert it")

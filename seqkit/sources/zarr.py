@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..core.view import View
-from .columns import as_names, choose, warn_if_packed
+from .columns import as_names, choose
 from .files import existing
 from .per_process import PerProcess
 
@@ -51,8 +51,8 @@ def zarr(store: str | PathLike[str], name: str | Sequence[str] | None = None) ->
     A row decodes its whole chunk or shard, which is kept until a row of another one is read. Chunks of more
     than 64 MiB are not kept: each row is read alone. See `shuffle_groups`.
 
-    Numbers are read as they are stored. A warning names the attributes ``scale_factor`` and ``add_offset`` of
-    xarray, which are not applied.
+    Numbers are read as they are stored: the attributes ``scale_factor`` and ``add_offset`` of xarray are not
+    applied.
 
     Examples
     --------
@@ -94,7 +94,6 @@ def _open(store: str, name: Any) -> Any:
 def _rows(store: str, node: Any) -> Any:
     if not hasattr(node, "shape"):
         raise ValueError(f"zarr: {node.name!r} is a group and no array. It has {list(node)}. Pass a name.")
-    warn_if_packed("zarr", store, node.name, node.attrs)
     return ZarrRows(node) if node.shape else None
 
 

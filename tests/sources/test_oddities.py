@@ -21,7 +21,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, time
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -507,7 +507,7 @@ def _(folder: Path) -> Any:
 @cell("npy", "objects")
 def _(folder: Path) -> Any:
     np.save(folder / "a.npy", np.array([None, 1]))
-    return lambda: sk.read(folder / "a.npy"), refused(r"a\.npy holds objects", "another dtype")
+    return lambda: sk.read(folder / "a.npy"), refused("Python objects in dtype", r"file: .*a\.npy")
 
 
 @cell("npy", "no rows")
@@ -1252,7 +1252,7 @@ unreadable_cell(
 unreadable_cell(
     "times with nanoseconds in lists",
     lambda pa: pa.array([[1001]], pa.list_(pa.time64("ns"))),
-    "no times with nanoseconds",
+    "would lose data: 1001",
 )
 unreadable_cell(
     "date after the year 9999", lambda pa: pa.array([10**18], pa.timestamp("ms")), "OverflowError"
@@ -1279,29 +1279,6 @@ def _(folder: Path) -> Any:
     columns = {"day": pl.Series([1000, None], dtype=pl.Datetime("ns")), "big": pl.Series([1, 2**64 - 1])}
     rows = [{"day": datetime(1970, 1, 1, 0, 0, 0, 1), "big": 1}, {"day": None, "big": 2**64 - 1}]
     return lambda: sk.view(pl.DataFrame(columns)), rows
-
-
-@cell("polars", "durations with nanoseconds in a Series", "polars")
-def _(folder: Path) -> Any:
-    import polars as pl
-
-    return lambda: sk.view(pl.Series("gap", [1001], dtype=pl.Duration("ns"))), refused("the column 'gap' of")
-
-
-@cell("polars", "times", "polars")
-def _(folder: Path) -> Any:
-    import polars as pl
-
-    times = pl.Series("at", [1000, None], dtype=pl.Int64).cast(pl.Time)
-    return lambda: sk.view(times.to_frame()), [{"at": time(0, 0, 0, 1)}, {"at": None}]
-
-
-@cell("polars", "times with nanoseconds", "polars")
-def _(folder: Path) -> Any:
-    import polars as pl
-
-    times = pl.Series("at", [1001, None], dtype=pl.Int64).cast(pl.Time)
-    return lambda: sk.view(times.to_frame()), refused("the column 'at' of Time has nanosec", "pl.Int64")
 
 
 for inner in ("Time", "Datetime"):
@@ -1684,24 +1661,6 @@ def _(folder: Path) -> Any:
     return of_format("numpy", x=[1, 2]), [{"x": 1}, {"x": 2}]
 
 
-@cell("pandas", "times with nanoseconds", "pandas", "pyarrow")
-def _(folder: Path) -> Any:
-    import pandas as pd
-    import pyarrow as pa
-
-    frame = pd.DataFrame({"t": pd.array([None, 1001], dtype=pd.ArrowDtype(pa.time64("ns")))})
-    return lambda: sk.view(frame), refused("'t' has times with nanoseconds", "time64")
-
-
-@cell("huggingface", "times with nanoseconds", "datasets", "pyarrow")
-def _(folder: Path) -> Any:
-    import datasets
-    import pyarrow as pa
-
-    data = datasets.Dataset(pa.table({"t": pa.array([[1001]], pa.list_(pa.time64("ns")))}))
-    return lambda: sk.view(data), refused("'t' has times with nanoseconds", "cast_column")
-
-
 @cell("huggingface", "saved with a format", "datasets")
 def _(folder: Path) -> Any:
     import datasets
@@ -1871,31 +1830,8 @@ def stream_without_its_end(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("make", "n"), [(tar_without_its_end, 2), (stream_without_its_end, 2)], ids=["tar", "arrow"]
 )
-def test_file_without_the_mark_of_its_end_is_read_with_a_warning(make: Any, n: int, tmp_path: Path) -> None:
-    path = make(tmp_path)
-    with pytest.warns(RuntimeWarning, match=f"{re.escape(str(path))} has no mark at its end"):
-        assert len(sk.read(path)) == n
-
-
-@pytest.mark.parametrize("name", ["a.h5", "a.zarr"])
-def test_numbers_that_need_a_scale_are_read_with_a_warning(name: str, tmp_path: Path) -> None:
-    path, packed = tmp_path / name, np.array([3, 4], "i2")
-    if name == "a.h5":
-        with pytest.importorskip("h5py").File(path, "w") as file:
-            file["t"] = packed
-            file["t"].attrs["scale_factor"] = 0.5
-    else:
-        array = pytest.importorskip("zarr").create_group(path).create_array("t", data=packed)
-        array.attrs["scale_factor"] = 0.5
-    with pytest.warns(UserWarning, match=f"'/?t' in {path} is read as stored.* scale_factor=0.5"):
-        assert list(sk.read(path)) == [3, 4]
-
-
-def test_whole_arrow_stream_is_read_without_a_warning(tmp_path: Path) -> None:
-    pa = pytest.importorskip("pyarrow")
-    with pa.ipc.new_stream(str(tmp_path / "a.arrow"), pa.schema({"x": pa.int64()})) as writer:
-        writer.write_table(pa.table({"x": [1, 2]}))
-    assert list(sk.read(tmp_path / "a.arrow")) == [{"x": 1}, {"x": 2}]
+def test_file_without_the_mark_of_its_end_is_read(make: Any, n: int, tmp_path: Path) -> None:
+    assert len(sk.read(make(tmp_path))) == n
 
 
 @pytest.mark.parametrize(
