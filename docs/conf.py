@@ -123,13 +123,13 @@ if switcher:
 html_sidebars = {"docs/index": [], "docs/tutorial": [], "docs/comparison": []}
 
 
-def show_dark_twin(app: Sphinx, page: str, source: list[str]) -> None:
+def show_dark_twins(source: list[str], folder: Path) -> None:
     """Let a dark page show ``x-dark.png`` in place of ``x.png``, where there is such a file."""
 
     def twins(found: re.Match[str]) -> str:
         text, path = found.groups()
         dark = f"{path}-dark.png"
-        if not (Path(app.srcdir) / page).parent.joinpath(dark).exists():
+        if not folder.joinpath(dark).exists():
             return found[0]
         return f"![{text}]({path}.png){{.only-light}} ![{text}]({dark}){{.only-dark}}"
 
@@ -137,4 +137,8 @@ def show_dark_twin(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    app.connect("source-read", show_dark_twin)
+    def folder(path: str | Path) -> Path:
+        return Path(app.srcdir, path).parent
+
+    app.connect("source-read", lambda _, page, source: show_dark_twins(source, folder(page)))
+    app.connect("include-read", lambda _, path, page, source: show_dark_twins(source, folder(path)))

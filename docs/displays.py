@@ -1,13 +1,16 @@
 """Take the pictures of the displays on the reference pages: ``python docs/displays.py``.
 
-Each display is made by a real pipeline over drawn pictures. Chromium draws it twice: ``x.png`` for light
-pages and ``x-dark.png`` for dark ones. The displays contain times, so the tests do not compare the pictures.
+Each display is made by a real pipeline over drawn pictures. The one of the README is made by its own example,
+over the photos of ``photos.py``. Chromium draws each twice: ``x.png`` for light pages and ``x-dark.png`` for
+dark ones. The displays contain times, so the tests do not compare the pictures. Names on the command line
+select displays: ``python docs/displays.py photos``.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,12 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import photos
 from PIL import Image, ImageChops
 
 import seqkit as sk
 from seqkit.observe.live import as_html
 
-FIGURES = Path(__file__).resolve().parent / "reference" / "figures"
+DOCS = Path(__file__).resolve().parent
+FIGURES = DOCS / "reference" / "figures"
 MARGIN, WIDTH, HEIGHT = 12, 1120, 600
 THEMES = {"": ("#111", "#fff"), "-dark": ("#ddd", "#14181e")}
 PAGE = '<meta charset="utf-8"><body style="margin:{}px;font:13px sans-serif;color:{};background:{}">{}'
@@ -106,9 +111,20 @@ def watched(paths: list[str]) -> str:
     return shown[len(shown) // 2]
 
 
+def photographed() -> str:
+    """Run the first example of the README, and show what its sentence about `preview` names."""
+    photos.write(Path("photos"))
+    readme = (DOCS.parent / "README.md").read_text("utf-8")
+    names: dict[str, Any] = {"__name__": "readme"}
+    exec(re.findall(r"^```python\n(.*?)^```", readme, re.M | re.S)[0], names)
+    [call] = re.findall(r"`(\w+\.preview\(.*?\))`", readme)
+    return eval(call, names)._repr_html_()
+
+
 def displays(paths: list[str]) -> dict[str, Callable[[], str]]:
     good = [path for path in paths if path != paths[BROKEN]]
     return {
+        "photos": photographed,
         "explain": explained,
         "preview": lambda: sk.smap(load, paths).preview(4)._repr_html_(),
         "preview-stages": lambda: batches(good, 4).preview(1, stages=True)._repr_html_(),
@@ -143,10 +159,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         for name, make in displays(write_pictures()).items():
+            if sys.argv[1:] and name not in sys.argv[1:]:
+                continue
             display = make()
+            place = DOCS if name == "photos" else FIGURES
             for suffix, (ink, paper) in THEMES.items():
                 picture = photograph(PAGE.format(MARGIN, ink, paper, display), paper)
-                (FIGURES / f"{name}{suffix}.png").write_bytes(picture)
+                (place / f"{name}{suffix}.png").write_bytes(picture)
         os.chdir("/")
 
 

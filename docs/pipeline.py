@@ -1,4 +1,4 @@
-"""Draw the moving picture of the start page from a recorded run of a pipeline.
+"""Draw the moving picture of the page about slots from a recorded run of a pipeline.
 
 ``python docs/pipeline.py --record`` runs the pipeline with two worker processes, and writes to
 ``docs/pipeline.json`` when each item was computed and where each batch lay. Without an option the script
