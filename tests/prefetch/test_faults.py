@@ -325,6 +325,25 @@ def test_the_time_that_the_consumer_is_busy_does_not_count_for_the_timeout(kind:
         assert ahead.statistics().restarts == 0
 
 
+@pytest.mark.parametrize("kind", PROCESSES, ids=str)
+def test_an_item_whose_worker_died_while_the_consumer_was_busy_did_not_time_out(
+    kind: Kind, tmp_path: Path
+) -> None:
+    def dies_once(x: int) -> int:
+        if x == 3 and not (tmp_path / "died").exists():
+            time.sleep(0.1)
+            (tmp_path / "died").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return x
+
+    with kind.ahead(sk.smap(dies_once, range(6)), 1, timeout=0.5) as ahead:
+        iterator = iter(ahead)
+        found = [next(iterator)]
+        assert until((tmp_path / "died").exists, 10)
+        time.sleep(0.7)
+        assert [*found, *iterator] == [*range(6)]
+
+
 def test_a_thread_that_cannot_be_replaced_is_the_end_of_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(self: Threads, info: WorkerInfo) -> NoReturn:
         raise RuntimeError("can't start new thread")

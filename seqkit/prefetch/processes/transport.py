@@ -539,7 +539,8 @@ class Processes(Backend):
 
     def stop(self, ticket: int) -> None:
         for handle in self._handles.values():
-            if self._control.claimed(handle.number)[0] == ticket:
+            # A worker that died unseen, while the consumer was busy, was not too slow.
+            if self._control.claimed(handle.number)[0] == ticket and not handle.has_ended(0):
                 handle.stopped, handle.stack = ticket, self._stack(handle)
                 handle.kill()
 
