@@ -150,13 +150,14 @@ def _check_start(open_fn: Callable[..., Any]) -> None:
 class _OpenPass:
     """A pass over an open stream.
 
-    `position` is the chunk that comes next, `wanted` the one that the pass is being moved on to.
+    `position` is the chunk that comes next. `postponed` is the last chunk that was asked for while the pass
+    had not reached it, if nothing was read since.
     """
 
     def __init__(self, items: Iterator[Any], position: int) -> None:
         self.items = items
         self.position = position
-        self.wanted: int | None = None
+        self.postponed: int | None = None
 
     def close(self) -> None:
         close = getattr(self.items, "close", None)
@@ -198,7 +199,10 @@ class StreamsOfThread:
         self._over: dict[int, int] = {}  # number of an ended stream, and of its chunks
 
     def read(self, key: Key) -> Found | None:
-        """Return a chunk, or None if the stream is still being moved on to it: ask again.
+        """Return a chunk, or None if the stream has not reached it yet: ask again.
+
+        The chunks that were asked for right behind such a chunk are None, too. Any other chunk moves the
+        stream on, however often it is asked for.
 
         Raises
         ------
@@ -212,16 +216,17 @@ class StreamsOfThread:
             stream = None
         if stream is None:
             stream = self._reopened(key) if key.chunk else self._begin(key)
-        elif stream.wanted is not None and key.chunk > stream.wanted:
+        elif stream.postponed == key.chunk - 1:
+            stream.postponed = key.chunk
             return None
-        stream.wanted = key.chunk
         while stream.position < key.chunk:
             self._draw(key, stream)
             if monotonic_ns() - begun > self._patience_ns:
+                stream.postponed = key.chunk
                 return None
         began = monotonic_ns()
         drawn = [self._draw(key, stream)]
-        stream.wanted = None
+        stream.postponed = None
         return Found(unshared(drawn) if self._copies else drawn[0], monotonic_ns() - began)
 
     def _reopened(self, key: Key) -> _OpenPass:

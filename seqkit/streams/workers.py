@@ -162,8 +162,12 @@ class Workers:
             stream.reader.prepare()
 
     def _open(self, stream: StreamInUse, key: Key, limit: int) -> None:
-        """Open a stream on the worker with the least work, and read up to `limit` chunks ahead."""
-        stream.worker = min(range(len(self.nodes)), key=self._load)
+        """Open a stream on its worker, and read up to `limit` chunks ahead.
+
+        A stream gets the worker with the least work, and keeps it.
+        """
+        if stream.worker < 0:
+            stream.worker = min(range(len(self.nodes)), key=self._load)
         stream.limit = limit
         node = self.nodes[stream.worker]
         stream.reader = node.open(keys(key), limit)
@@ -204,7 +208,7 @@ class Workers:
                 self._refuse(error, stream, key)
             if item is not None:
                 break
-            self._leave(stream)  # it is being moved on: ask again for the same chunk
+            self._leave(stream)  # the worker has not reached the chunk yet: ask for it again
         found = Found(*item)
         if not stream.cost_ns or not key.chunk & (key.chunk - 1):  # at chunks 0, 1, 2, 4, 8, …
             self._adapt(stream, found.value)

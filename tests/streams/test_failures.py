@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
@@ -21,6 +22,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.streams import StreamLoader
+from seqkit.streams.chunks import Key, Opener, StreamsOfThread
 from tests.prefetch.traces import append, children, drawn, is_gone, until
 
 from .model import KINDS, batches, numbers, rows_of, shown
@@ -208,6 +210,92 @@ def test_reopening_a_stream_counts_for_no_timeout(tmp_path: Path) -> None:
     # After the worker's end, stream 0 is moved on over several chunks, which takes longer than one may.
     loader = StreamLoader([12, 2, 2, 2, 3], slow, 2, 1, pad_value=-1, timeout=0.3)
     assert shown(loader) == batches([[*numbers(n)] for n in [12, 2, 2, 2, 3]], 2, "value", -1)
+
+
+class Counted:
+    """Arrays of stream, chunk and process. A file says when a stream is opened, and one stream gets stuck.
+
+    The cost of chunks changes on the way, and with it which worker has the least work.
+    """
+
+    COST_MS = (10, 5, 10, 5, 10), (20, 30, 10, 20, 30)
+
+    def __init__(self, folder: Path, stuck: int) -> None:
+        self.opened = folder / "opened"
+        self.opened.touch()
+        self.stuck = stuck
+
+    def __call__(self, stream: int) -> Iterator[np.ndarray]:
+        append(self.opened, f"{stream} ")
+        assert self.times()[stream] < 20, "it is opened again and again"
+        for chunk in range(40):
+            time.sleep(self.COST_MS[chunk >= 15][stream] / 1000)
+            if stream == self.stuck and chunk == 24:
+                time.sleep(60)
+            yield np.array([stream, chunk, os.getpid()])
+
+    def times(self) -> dict[int, int]:
+        return Counter(int(stream) for stream in self.opened.read_text().split())
+
+
+@pytest.mark.parametrize(
+    ("rows", "workers", "stuck"),
+    [(3, 1, -1), (3, 1, 1), (3, 2, -1), (3, 2, 1), (4, 2, -1), (5, 2, -1), (5, 3, 1), (4, 4, 1)],
+)
+def test_a_stream_is_opened_once_and_once_more_after_each_death(
+    rows: int, workers: int, stuck: int, tmp_path: Path
+) -> None:
+    open_fn = Counted(tmp_path, stuck)
+    # Streams that are opened again after chunk 10 need more than a quarter of the time limit to get there.
+    loader = StreamLoader(range(rows), open_fn, rows, workers, padding="drop_rows", timeout=0.3, retries=3)
+    seen: dict[int, list[int]] = {stream: [] for stream in range(rows)}
+    batches, errors = iter(loader), []
+    killed = {10: 0, 30: 2}  # at a chunk: the worker of a row
+    while True:
+        try:
+            batch = next(batches, None)
+        except sk.EvaluationError as error:
+            errors.append(error)
+            continue
+        if batch is None:
+            break
+        for stream, chunk, _ in batch.data.tolist():
+            seen[stream].append(chunk)
+        if batch.chunk.max() in killed:
+            row = min(killed[batch.chunk.max()], len(batch.data) - 1)
+            with suppress(ProcessLookupError):  # it may have died after this chunk
+                os.kill(int(batch.data[row, 2]), signal.SIGKILL)
+    assert len(errors) == (stuck >= 0), errors
+    assert seen == {stream: [*range(24 if stream == stuck else 40)] for stream in range(rows)}
+    most = 1 + len(killed) + len(errors)
+    assert all(1 <= times <= most for times in open_fn.times().values()), open_fn.times()
+
+
+def test_only_chunks_right_behind_a_postponed_one_are_postponed_unread() -> None:
+    drawn: list[int] = []
+
+    def open_fn(length: int) -> Iterator[int]:
+        drawn.append(-1)
+        for chunk in range(length):
+            drawn.append(chunk)
+            yield chunk
+
+    streams = StreamsOfThread(None, Opener(open_fn), patience_ns=-1)
+
+    def read(chunk: int) -> Any:
+        found = streams.read(Key(0, chunk, 60, True))
+        return None if found is None else found.value
+
+    assert [read(5), read(6), read(7)] == [None] * 3
+    assert drawn == [-1, 0, 1]
+    assert [read(5) for _ in range(4)] == [None] * 3 + [5]
+    assert [read(6), read(7)] == [6, 7]
+    # Another worker read on, and died.
+    assert [read(chunk) for chunk in (20, 21, 22, 40, 41)] == [None] * 5
+    found = [read(40) for _ in range(40)]
+    assert found[-1] is None
+    assert 40 in found
+    assert drawn.count(-1) == 2
 
 
 # -------------------------------------------------------------------- interruptions
