@@ -130,7 +130,7 @@ BUDGETS = {
     "samplers": 1318,
     "sources": 2377,
     "stores": 1815,
-    "streams": 1863,
+    "streams": 1820,
     "testing": 812,
     "torch": 213,
     "transforms": 39,

@@ -28,7 +28,6 @@ from typing import Any, Literal, NamedTuple
 from ..core.arguments import is_table
 from ..core.errors import EndOfSequence, EvaluationError, RemoteError, seterr, summary
 from ..core.indices import UNKNOWN
-from ..core.noticed_draws import notice_draws
 from ..core.set_epoch import listeners
 from ..core.view import View, in_order, is_measured, name_of
 from ..core.worker import close_with_worker, get_worker_info, in_process_worker
@@ -215,7 +214,7 @@ class StreamsOfThread:
             self._end(key.number)
             stream = None
         if stream is None:
-            stream = self._reopened(key) if key.chunk else self._begin(key)
+            stream = self._begin(key)
         elif stream.postponed == key.chunk - 1:
             stream.postponed = key.chunk
             return None
@@ -225,22 +224,9 @@ class StreamsOfThread:
                 stream.postponed = key.chunk
                 return None
         began = monotonic_ns()
-        drawn = [self._draw(key, stream)]
+        chunk = self._draw(key, stream)
         stream.postponed = None
-        return Found(unshared(drawn) if self._copies else drawn[0], monotonic_ns() - began)
-
-    def _reopened(self, key: Key) -> _OpenPass:
-        """Open a stream at a later chunk, or open it and draw its first chunk."""
-        opened = list[_OpenPass]()
-
-        def begin() -> None:
-            opened.append(self._begin(key))
-            if opened[0].position < key.chunk:
-                self._draw(key, opened[0])
-
-        remedy = "Give it a generator of its own that is seeded by the stream"
-        notice_draws("StreamLoader: open_fn", remedy, begin)
-        return opened[0]
+        return Found(unshared(chunk) if self._copies else chunk, monotonic_ns() - began)
 
     def _begin(self, key: Key) -> _OpenPass:
         if key.chunk >= self._over.get(key.number, sys.maxsize):

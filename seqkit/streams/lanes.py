@@ -341,7 +341,7 @@ class Lanes:
         self.batch = batch
         self.lost.update(lost)
         for lane in sorted(self._lanes, key=lambda lane: state[lane.number][0]):
-            number, chunk, *_, is_padding = state[lane.number]  # states of older versions have more
+            number, chunk, is_padding = state[lane.number]
             if number < 0:
                 continue
             if not self._order.find(number) and not is_padding:

@@ -20,7 +20,6 @@ from ..core.arguments import (
 )
 from ..core.display import LoaderDisplay
 from ..core.iteration import is_one_shot
-from ..core.noticed_draws import notice_draws
 from ..core.randomness import as_seed, node_key
 from ..core.set_epoch import listeners, tell
 from ..core.tracebacks import warn
@@ -317,7 +316,7 @@ class StreamLoader(LoaderDisplay):
 
     def _lanes(self, epoch: int) -> tuple[Lanes, Where]:
         """Return the lanes of an epoch, and where they read."""
-        order = self._order(epoch)
+        order = self._epochs.order(epoch, self.seed)
         name = partial(described, self._streams)
         known = order if isinstance(order, Listed) else None
         where: Where
@@ -327,20 +326,6 @@ class StreamLoader(LoaderDisplay):
             where = Here(StreamsOfThread(known, self._opener.at_epoch(epoch)), name)
         ends = Ends(self._padding, self._epochs.batches(epoch, self.seed), self._epochs.lengths)
         return Lanes(order, where, self.batch_size, ends, self._limits.streams, self._fail), where
-
-    def _order(self, epoch: int) -> Order:
-        """Return the order of an epoch. Streams that can only be iterated must be the same after a resume."""
-        if self._epochs.n is not None or not self._start or not self._start["batch"]:
-            return self._epochs.order(epoch, self.seed)
-        found = list[Order]()
-
-        def begin() -> None:
-            found.append(self._epochs.order(epoch, self.seed))
-            found[0].may_find(0)
-
-        remedy = "Give them set_epoch(epoch), and a generator of their own that is seeded by the epoch"
-        notice_draws(f"StreamLoader: streams ({type(self._streams).__name__})", remedy, begin)
-        return found[0]
 
     def _nodes(self, order: Order | None, epoch: int) -> list[Prefetch[Any]]:
         timeout, workers = self._options["timeout"], self.num_workers
@@ -441,11 +426,10 @@ class StreamLoader(LoaderDisplay):
             "StreamLoader: the list of streams", state.get("streams_order"), self._streams_order(state)
         )
         if self._seed_was_drawn:
-            self.seed = state["seed"] if takes_seed else state.get("worker_seed", self.seed)
+            self.seed = state["seed"] if takes_seed else state["worker_seed"]
         self._epoch, self._latest = state["epoch"], None
-        self._start = {name: state[name] for name in ("epoch", "batch", "lanes")}
-        self._start["lost"] = state.get("lost", [])
-        self.failed[:] = [(stream, chunk, text) for stream, chunk, text in state.get("failed", ())]
+        self._start = {name: state[name] for name in ("epoch", "batch", "lanes", "lost")}
+        self.failed[:] = [(stream, chunk, text) for stream, chunk, text in state["failed"]]
 
     # ---------------------------------------------------------------- end
 

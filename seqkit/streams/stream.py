@@ -22,7 +22,6 @@ from ..views.smap.smap import Smap
 __all__ = ["Stream", "shuffle_buffer"]
 
 
-# What to use for the names that other libraries have for methods of streams.
 class Stream(Generic[T]):
     """A lazy sequence without an index or a length. Every `iter` is a new pass.
 

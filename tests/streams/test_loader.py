@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
-import warnings
 from collections.abc import Iterator
-from contextlib import nullcontext
 from itertools import count, islice
 from typing import Any, NamedTuple
 
@@ -489,11 +487,6 @@ def shuffled_chunks(stream: int) -> Iterator[Any]:
         yield np.array([10 * stream + chunk, np.random.rand()])
 
 
-def chunks_by_stream(stream: int) -> Iterator[Any]:
-    for chunk in np.random.default_rng(stream).permutation(4):
-        yield np.array([10 * stream + chunk])
-
-
 @pytest.mark.parametrize(
     "options", [{}, {"seed": 3}, {"shuffle": True}, {"shuffle": True, "seed": 3}], ids=str
 )
@@ -511,58 +504,6 @@ def test_a_resumed_epoch_draws_what_is_left_of_it(open_fn: Any, options: dict[st
     with loader(1) as rest:
         rest.load_state_dict(state)
         assert [batch.data.tolist() for batch in rest] == wanted
-
-
-@pytest.mark.parametrize(
-    ("workers", "method", "open_fn", "is_warned"),
-    [
-        (0, "process", shuffled_chunks, True),
-        (2, "thread", shuffled_chunks, True),
-        (2, "process", shuffled_chunks, False),
-        (0, "process", chunks_by_stream, False),
-        (2, "thread", chunks_by_stream, False),
-    ],
-)
-def test_an_order_drawn_from_generators_of_the_program_is_warned_of(
-    workers: int, method: Any, open_fn: Any, is_warned: bool
-) -> None:
-    def loader() -> Any:
-        return StreamLoader(range(5), open_fn, 3, workers, method=method, pad_value=0)
-
-    with loader() as first:
-        list(islice(first, 2))
-        state = first.state_dict()
-    with loader() as resumed, warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        resumed.load_state_dict(state)
-        assert len(list(resumed)) == 6
-    told = {str(one.message).partition(",")[0] for one in caught}
-    assert told == (
-        {"StreamLoader: open_fn: numbers are drawn from `numpy.random` and `random`"} if is_warned else set()
-    )
-
-
-class Names:
-    """Streams that can only be iterated, in an order that they draw."""
-
-    def __iter__(self) -> Iterator[int]:
-        order = list(range(8))
-        random.shuffle(order)
-        return iter(order)
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_drawn_streams_that_a_resumed_loader_reads_are_warned_of(workers: int) -> None:
-    state = None
-    for streams in (Names(), Anew(lambda: iter(range(8)))):
-        with StreamLoader(streams, chunks_by_stream, 3, workers, pad_value=0) as first:
-            list(islice(first, 2))
-            state = first.state_dict()
-        with StreamLoader(streams, chunks_by_stream, 3, workers, pad_value=0) as resumed:
-            resumed.load_state_dict(state)
-            expected = pytest.warns(UserWarning, match=r"streams \(Names\): numbers are drawn from ")
-            with expected if isinstance(streams, Names) else nullcontext():
-                next(iter(resumed))
 
 
 def test_chunks_draw_the_same_where_worker_init_fn_seeds() -> None:

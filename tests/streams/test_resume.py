@@ -159,22 +159,3 @@ def test_chunks_that_were_read_are_not_transformed_again(kind: str) -> None:
     batch = next(iter(other))
     assert batch.chunk.tolist() == [40]
     assert len(calls) <= 2
-
-
-def test_a_state_of_the_version_before_can_be_loaded() -> None:
-    loader = StreamLoader([5, 4], lambda n: iter(range(n)), 2, pad_value=0)
-    expected = found(loader)[3:]
-    state = {
-        "version": 1,
-        "epoch": 0,
-        "batch": 3,
-        "lanes": [[0, 3, None, 0, False], [1, 3, 30, 3, False]],
-        "seed": None,
-        "streams": 2,
-        "batch_size": 2,
-        "padding": "value",
-        "rank": 0,
-        "world_size": 1,
-    }
-    loader.load_state_dict(state)
-    assert found(loader) == expected

@@ -217,16 +217,6 @@ def test_bad_arguments_are_refused() -> None:
         shuffle_buffer([], 0)
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [("map", ". Use 'smap'."), ("filtre", ". Use 'filter'."), ("frobnicate", ""), ("_source_", "")],
-)
-def test_a_missing_method_is_refused_with_one_that_exists(name: str, hint: str) -> None:
-    with pytest.raises(AttributeError) as caught:
-        getattr(Stream(range(3)), name)
-    assert str(caught.value) == f"Stream: no attribute {name!r}{hint}"
-
-
 def test_repr_shows_the_steps() -> None:
     assert repr(Stream([1]).smap(abs).batch(2)) == "Stream(batch of Stream(smap(abs, Stream(list))))"
     assert repr(Stream(squares)) == "Stream(squares)"
