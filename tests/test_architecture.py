@@ -129,7 +129,7 @@ BUDGETS = {
     "prefetch": 6855,
     "samplers": 1318,
     "sources": 2377,
-    "stores": 1815,
+    "stores": 1799,
     "streams": 1820,
     "testing": 812,
     "torch": 213,

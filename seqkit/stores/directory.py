@@ -94,8 +94,6 @@ class Directory:
             if error.errno in _UNREADABLE:
                 return ABSENT
             raise
-        if not self._is_ours:  # the header is empty, so the length and the order of the items are unknown
-            return ABSENT
         try:
             return _unpacked(memoryview(block), is_checked)
         except MemoryError:
@@ -118,8 +116,7 @@ class Directory:
         """Write the header, unless there is one."""
         if self._is_ours and os.path.exists(self._header()):
             return
-        is_ours = self._check()
-        if not is_ours:
+        if not self._check():
             header = {
                 "format": self.FORMAT,
                 "version": self.VERSION,
@@ -127,18 +124,12 @@ class Directory:
                 "order": self._order,
             }
             os.makedirs(self.path, exist_ok=True)
-            if os.path.exists(self._header()):  # empty: the items may be of any sequence
-                self._remove_items(self.path)
             replace_file(self._header(), lambda file: file.write(json.dumps(header).encode()))
-            is_ours = self._check()
-        self._is_ours = is_ours
+        self._is_ours = self._check()
 
     def clear(self) -> None:
         """Remove all values, including those of other processes."""
-        self._remove_items(self._folder)
-
-    def _remove_items(self, folder: str) -> None:
-        for found, _, names in os.walk(folder):
+        for found, _, names in os.walk(self._folder):
             for name in names:
                 if name.endswith(self.SUFFIX):
                     with suppress(FileNotFoundError):
@@ -154,14 +145,11 @@ class Directory:
         return os.path.join(self._folder, name[-2:], name + self.SUFFIX)
 
     def _check(self) -> bool:
-        """Raise ValueError for a foreign directory. Return whether the directory has a complete header."""
+        """Raise ValueError for a foreign directory. Return whether the directory has a header."""
         try:
             with open(self._header(), "rb") as file:
-                text = file.read()
-            if not text.strip(b"\0"):  # as after a power failure
-                return False
-            header = json.loads(text)
-            version, length, order = header["version"], header["length"], header.get("order")
+                header = json.load(file)
+            version, length, order = header["version"], header["length"], header["order"]
         except FileNotFoundError:
             if any(not name.startswith(".") for name in _listed(self.path)):
                 self._refuse("is not empty, and was not made by add_cache")
@@ -206,7 +194,8 @@ def _text(key: Any) -> str:
 _UNREADABLE = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE}
 _MAGIC = b"\x93SEQKIT"
 _HEAD = struct.Struct("<7sBqq")  # magic, version, bytes of the pickle, number of buffers
-_TAIL = struct.Struct("<I4s")  # checksum of everything before, and `_END`; files of version 1 have none
+_TAIL = struct.Struct("<I4s")  # checksum of everything before, and `_END`
+_VERSION = 1
 _END = b"\x93END"
 # A smaller buffer stays in the pickle, which costs less than a separate buffer.
 _INLINE_BYTES = 4096
@@ -226,7 +215,7 @@ def _write(file: BinaryIO, value: Any) -> None:
         return False
 
     pickled = pickle.dumps(value, protocol=5, buffer_callback=aside)
-    head = _HEAD.pack(_MAGIC, 2, len(pickled), len(buffers))
+    head = _HEAD.pack(_MAGIC, _VERSION, len(pickled), len(buffers))
     head += struct.pack(f"<{len(buffers)}q", *(raw.nbytes for raw in buffers))
     parts: list[bytes | memoryview] = [head, pickled, *buffers]
     checksum, end = 0, 0
@@ -274,13 +263,12 @@ def _is_private(path: str) -> bool:
 def _unpacked(block: memoryview, is_checked: bool) -> Any:
     """Return the value in a file. Raise an error if the file lacks its end, or if a checksum differs."""
     magic, version, length, count = _HEAD.unpack_from(block)
-    if magic != _MAGIC or version not in (1, 2):
+    if magic != _MAGIC or version != _VERSION:
         raise ValueError("not an item of a store")
-    if version == 2:
-        checksum, mark = _TAIL.unpack_from(block, len(block) - _TAIL.size)
-        block = block[: -_TAIL.size]
-        if mark != _END or (is_checked and crc32(block) != checksum):
-            raise ValueError("damaged")
+    checksum, mark = _TAIL.unpack_from(block, len(block) - _TAIL.size)
+    block = block[: -_TAIL.size]
+    if mark != _END or (is_checked and crc32(block) != checksum):
+        raise ValueError("damaged")
     sizes = struct.unpack_from(f"<{count}q", block, _HEAD.size)
     start = _HEAD.size + 8 * count
     pickled = block[start : start + length]

@@ -782,14 +782,6 @@ def test_two_processes_do_not_write_to_one_path(tmp_path: Path) -> None:
     assert [*sk.materialize(sk.smap(make, range(3)), path, nworkers=0)] == [0, 1, 2]
 
 
-def test_a_folder_of_an_older_version_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.npy.partial").mkdir()
-    plan = '{"items": 3, "expression": "<range of 3>", "chunk_size": 2}'
-    (tmp_path / "a.npy.partial" / "plan.json").write_text(plan)
-    with pytest.raises(ValueError, match=r"was begun by another version of seqkit\. Delete it"):
-        sk.materialize(range(3), tmp_path / "a.npy", nworkers=0)
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -817,6 +809,7 @@ def test_other_wrong_arguments_are_refused(
         ((1, 2), "a.npy", r"\.npy needs numbers or arrays of numbers, got tuple\. Use \.parquet"),
         ({"x": 1}, "a.npy", r"\.npy needs numbers or arrays of numbers, got dict"),
         (np.ma.zeros(2), "a.npy", r"\.npy needs numbers or arrays of numbers, got MaskedArray"),
+        (np.rec.array([(1, 2.0)]), "a.npy", r"\.npy needs numbers or arrays of numbers, got recarray"),
         ([2**53 + 1, 0.5], "a.npy", r"\.npy needs numbers or arrays of numbers, got list"),
         ("ends with zero\0", "a.npy", r"\.npy needs numbers or arrays of numbers, got str"),
         ([b"x", b"\0"], "a.npy", r"\.npy needs numbers or arrays of numbers, got list"),

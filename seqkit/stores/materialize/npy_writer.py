@@ -39,7 +39,7 @@ class NpyWriter(Target):
                 f"materialize: .npy needs numbers or arrays of numbers, got {kind}. Use .parquet for dicts,"
                 " tuples and text."
             )
-        if array.dtype.type.__module__ != "numpy":
+        if array.dtype.names is None and np.dtype(array.dtype.str) != array.dtype:
             raise TypeError(
                 f"materialize: a .npy file does not say that its numbers are {array.dtype}. Convert items to"
                 " a dtype of numpy, such as float32."
@@ -63,11 +63,12 @@ class NpyWriter(Target):
     @staticmethod
     def _as_array(item: Any) -> Any:
         """Return an item as an array, or None if the array would not say the same."""
-        if not isinstance(
-            item, int | float | complex | str | bytes | list | np.ndarray | np.generic
-        ) and not (hasattr(item, "__array__")):
-            return None
-        if is_table(item) or hasattr(item, "mask") or hasattr(item, "unit") or hasattr(item, "units"):
+        is_plain = type(item) in (np.ndarray, np.memmap) or isinstance(
+            item, int | float | complex | str | bytes | list | np.generic
+        )
+        # A subclass of ndarray says more than its numbers, such as a mask or a unit.
+        is_more = isinstance(item, np.ndarray) or is_table(item) or not hasattr(item, "__array__")
+        if not is_plain and is_more:
             return None
         try:
             array = np.asarray(item)

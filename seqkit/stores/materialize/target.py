@@ -18,7 +18,6 @@ from .failed_items import OnError, tolerating
 
 __all__ = ["Ahead", "Target"]
 
-FORMAT = 2  # of the folder
 Ahead: TypeAlias = Callable[[View[Any]], Any]
 
 
@@ -42,7 +41,7 @@ class Target(ABC):
         self.path = path
         self.folder = folder
         self.chunk_size = chunk_size
-        self.about: dict[str, Any] = {"format": FORMAT, "items": self.n, "expression": repr(source)}
+        self.about: dict[str, Any] = {"items": self.n, "expression": repr(source)}
         self.first = 0  # the first item that did not fail
 
     def start(self, on_error: OnError) -> dict[int, str]:
@@ -87,11 +86,6 @@ class Target(ABC):
         replace_file(self.within("plan.json"), lambda file: file.write(text))
 
     def _resume(self, plan: dict[str, Any], on_error: OnError) -> None:
-        if plan.get("format") != FORMAT:
-            raise ValueError(
-                f"materialize: {self.folder} was begun by another version of seqkit. Delete it to begin"
-                " again."
-            )
         same = {name: plan[name] for name in self.about} == self.about
         if not same or self.chunk_size not in (None, plan["chunk_size"]):
             rows = f" in pieces of {plan['chunk_size']}" if plan["chunk_size"] else ""

@@ -70,8 +70,9 @@ def _is_plain_array(value: Any) -> bool:
         return False
     dtype = value.dtype
     # A pickle keeps metadata, and dtypes of other libraries, such as bfloat16.
-    is_known = dtype.metadata is None and dtype.type.__module__ == "numpy"
-    return is_known and not dtype.hasobject and dtype.itemsize > 0
+    if dtype.metadata is not None or dtype.hasobject or not dtype.itemsize:
+        return False
+    return dtype.names is not None or np.dtype(dtype.str) == dtype
 
 
 class _NumberBuilder:
