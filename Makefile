@@ -53,9 +53,12 @@ help:
 demo: $(VENV)/.examples
 	$(BIN)/python examples/quickstart.py
 
+test: export TEST_CPU := $(CURDIR)/build/test-cpu
 test: $(VENV)/.test
 	@echo 'Lint and parts of the tests run side by side, some minutes; each shows what it printed when it is over.'
+	@rm -rf $(TEST_CPU)
 	@$(MAKE) --no-print-directory --jobs=3 $(SYNC) $(PARTS)
+	@$(BIN)/python -m tests.cpu
 
 test-engine:
 	$(BIN)/python -m pytest tests/prefetch $(addprefix --ignore=,$(HEAVY))
@@ -88,8 +91,8 @@ test-sources:
 lint: $(VENV)/.test
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy
-	$(BIN)/pyrefly check --python-interpreter-path $(BIN)/python
+	@$(BIN)/python -m tests.cpu timed mypy $(BIN)/mypy
+	@$(BIN)/python -m tests.cpu timed pyrefly $(BIN)/pyrefly check --python-interpreter-path $(BIN)/python
 
 stress: $(VENV)/.test
 	$(BIN)/python -m pytest -m "stress or start_methods" --timeout=900 $(LOADERS)

@@ -11,6 +11,8 @@ from zlib import crc32
 
 import pytest
 
+pytest_plugins = ["tests.cpu"]
+
 # Modules whose examples need a library.
 _NEEDS = {
     "torch.py": "torch",
