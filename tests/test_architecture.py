@@ -129,7 +129,7 @@ BUDGETS = {
     "prefetch": 6855,
     "samplers": 1318,
     "sources": 2377,
-    "stores": 1799,
+    "stores": 1794,
     "streams": 1820,
     "testing": 812,
     "torch": 213,

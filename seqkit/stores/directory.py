@@ -66,7 +66,6 @@ class Directory:
     """
 
     HEADER = "seqkit-store.json"
-    FORMAT = "seqkit store"
     VERSION = 1
     SUFFIX = ".item"
 
@@ -117,12 +116,7 @@ class Directory:
         if self._is_ours and os.path.exists(self._header()):
             return
         if not self._check():
-            header = {
-                "format": self.FORMAT,
-                "version": self.VERSION,
-                "length": self._length,
-                "order": self._order,
-            }
+            header = {"version": self.VERSION, "length": self._length, "order": self._order}
             os.makedirs(self.path, exist_ok=True)
             replace_file(self._header(), lambda file: file.write(json.dumps(header).encode()))
         self._is_ours = self._check()
@@ -146,12 +140,13 @@ class Directory:
 
     def _check(self) -> bool:
         """Raise ValueError for a foreign directory. Return whether the directory has a header."""
+        listed = _listed(self.path)  # before the header, which another process may write in between
         try:
             with open(self._header(), "rb") as file:
                 header = json.load(file)
             version, length, order = header["version"], header["length"], header["order"]
         except FileNotFoundError:
-            if any(not name.startswith(".") for name in _listed(self.path)):
+            if any(not name.startswith(".") for name in listed):
                 self._refuse("is not empty, and was not made by add_cache")
             return False
         except (ValueError, LookupError, TypeError, NotADirectoryError):

@@ -1063,6 +1063,21 @@ def test_zeros_that_are_a_hole_are_read(tmp_path):
     assert not add_cache(sk.smap(loads_nothing, [0]), store=tmp_path)[0].any()
 
 
+def test_a_store_that_another_process_makes_at_the_same_time_is_used(tmp_path, monkeypatch):
+    """Two ranks begin together: one finds no header, and then the files of the other."""
+
+    def made_in_between(path, mode):
+        with monkeypatch.context() as patched:
+            patched.delattr(directory, "open")
+            if not os.path.exists(path):
+                list(add_cache("abc", store=tmp_path))
+                raise FileNotFoundError(errno.ENOENT, "not there yet", path)
+        return open(path, mode)
+
+    monkeypatch.setattr(directory, "open", made_in_between, raising=False)
+    assert list(add_cache(sk.smap(loads_nothing, "abc"), store=tmp_path)) == ["a", "b", "c"]
+
+
 def test_headers_are_on_the_disk_before_items(tmp_path, monkeypatch):
     synced = []
     monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.fstat(fd).st_size))
