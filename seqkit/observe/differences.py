@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ..core.randomness import changed_generators, global_states
 from ..core.view import View, only_selects
-from .causes import Evidence, cause_of
 from .digest import digest
-from .ways import REFERENCE, EpochOf, Way, fresh, of_loaders, of_views, without_nodes
+from .ways import (
+    PROCESSES,
+    REFERENCE,
+    THREADS,
+    EpochOf,
+    Way,
+    fresh,
+    of_loaders,
+    of_views,
+    without_nodes,
+)
 
 __all__ = ["Difference", "explained"]
 
@@ -61,7 +71,7 @@ class Difference:
         values = f"\n  {REFERENCE}: {self.expected}\n  {self.way}: {self.found}" if self.expected else ""
         return (
             f"Item {self.index} of epoch {self.epoch} differs first ({self.way}). The difference arises in"
-            f" {self.stage}:{values}\nProbable cause: {self.cause}.\nRemedy: {self.remedy}."
+            f" {self.stage}:{values}\nCause: {self.cause}.\nRemedy: {self.remedy}."
         )
 
 
@@ -72,21 +82,51 @@ def explained(source: Any, epoch: int, firsts: dict[str, int]) -> Difference:
     view = _view_of(source)
     way = next((way for way in of_views() if way.name == name), None)
     found = None if view is None or way is None else _lowest(view, index, way)
+    read: Callable[[], Any]
     if found is None:
         subject = source if isinstance(source, View) else source.loader
         reference = of_views() if isinstance(source, View) else of_loaders()
         here = next(way for way in reference if way.name == REFERENCE)
         stage, values = repr(subject), ("", "")
-        evidence = Evidence(subject, lambda: list(here.read(source, index + 1, LIMIT_S)), name, firsts)
+        read = lambda: list(here.read(source, index + 1, LIMIT_S))  # noqa: E731
     else:
+        part, i = found.view, found.indices[found.at]
         stage, values = found.stage(), found.values()
-        i = found.indices[found.at]
-        evidence = Evidence(
-            found.view, lambda: fresh(found.view)[i], name, firsts, values, found.selected(), found.others
+        read = lambda: fresh(part)[i]  # noqa: E731
+    return Difference(index, epoch, name, stage, *values, *_cause_of(read, set(firsts)))
+
+
+def _cause_of(read: Callable[[], Any], differing: set[str]) -> tuple[str, str]:
+    """Return the cause of a difference as far as it is known, and a remedy.
+
+    `read` computes a differing item here. `differing` are the ways to read that differ.
+    """
+    before = global_states()
+    try:
+        read()
+    except Exception:
+        pass
+    if drawn := [f"`{name}`" for name in changed_generators(before)]:
+        return f"It draws from the global generator of {' and '.join(drawn)}", _RANDOM_MAP
+    if differing <= THREADS:
+        return (
+            "Only threads differ: they change an object that they share while others use it",
+            "Make a new object for each item, or use processes",
         )
-        values = reprlib.repr(values[0]), reprlib.repr(values[1])
-    cause, remedy = cause_of(evidence)
-    return Difference(index, epoch, name, stage, *values, cause, remedy)
+    if differing <= PROCESSES:
+        return (
+            "Only other processes differ: the item depends on the process, on the order of a set or the hash"
+            " of a text, or on a variable that the program has set at run time",
+            "Sort sets. Pass variables as arguments, with functools.partial, or set them in start_hook",
+        )
+    return (
+        "It keeps state from item to item, such as a generator of its own, or depends on the clock or the"
+        " system",
+        f"Compute an item from its index and its data only. {_RANDOM_MAP}",
+    )
+
+
+_RANDOM_MAP = "Use sk.random_map(f, items), which calls f(item, rng) with a generator for each item"
 
 
 def _view_of(source: Any) -> View[Any] | None:
@@ -111,16 +151,14 @@ class _Found:
     expected: list[Any]
     others: list[Any]
 
-    def selected(self) -> View[Any]:
-        return self.view[np.array(self.indices, np.int64)]
-
     def stage(self) -> str:
         """Return the view without the views below it, as text."""
         text = self.view._described(["…"] * bool(self.view._sources))
         return text.replace("(…)", "()").replace(", …", "")
 
-    def values(self) -> tuple[Any, Any]:
-        return self.expected[self.at], self.others[self.at - len(self.expected)]
+    def values(self) -> tuple[str, str]:
+        other = self.others[self.at - len(self.expected)]
+        return reprlib.repr(self.expected[self.at]), reprlib.repr(other)
 
 
 def _lowest(view: View[Any], index: int, way: Way) -> _Found | None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import random
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from html import escape
 from itertools import zip_longest
@@ -18,8 +16,6 @@ from ..core.randomness import generators_kept
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
 from ..core.view import Indexable, View
-from ..prefetch.culprits import ways
-from ..prefetch.repeated import is_generator
 from .differences import Difference, explained
 from .remedy import refuse_one_shots
 from .ways import (
@@ -46,8 +42,8 @@ def verify(sequence: Indexable[Any] | Any, n: int = 64, seconds: float | None = 
 
     It is read without workers, with one and two threads and processes, forked and spawned, item by item,
     from the middle on, and from a pickled copy, in epochs 0 and 1. Items are compared bit for bit. If they
-    differ, the report names the first index, the view that makes the difference, the probable cause and a
-    remedy.
+    differ, the report names the first index, the view that makes the difference, what is known of the cause,
+    and a remedy.
 
     Parameters
     ----------
@@ -75,8 +71,8 @@ def verify(sequence: Indexable[Any] | Any, n: int = 64, seconds: float | None = 
     Notes
     -----
     Each item is computed about ten times in each epoch. Functions run in this process too, with their side
-    effects, but random generators are put back afterwards. Objects without content, such as open files, count
-    as their class.
+    effects, and generators and samplers of yours are drawn from. The global random generators are put back
+    afterwards. Objects without content, such as open files, count as their class.
 
     Examples
     --------
@@ -91,7 +87,7 @@ def verify(sequence: Indexable[Any] | Any, n: int = 64, seconds: float | None = 
     """
     count = positive_int(n, "verify: n")
     until_s = optional_number(seconds, "verify: seconds", "seconds") or 20.0
-    with warnings.catch_warnings(), generators_kept(), _own_generators_kept(sequence):
+    with warnings.catch_warnings(), generators_kept():
         warnings.simplefilter("ignore", RuntimeWarning)  # the report says more
         if hasattr(sequence, "with_workers"):
             refuse_one_shots(sequence, "verify")
@@ -195,36 +191,6 @@ class Verification:
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
-
-
-@contextmanager
-def _own_generators_kept(sequence: Any) -> Iterator[None]:
-    """Put the generators that a view, or a loader and its samplers, holds back afterwards."""
-    parts = [sequence, *(getattr(sequence, name, None) for name in ("dataset", "sampler", "batch_sampler"))]
-    found = {id(way[-1].value): way[-1].value for way in ways(parts, is_generator)}
-    states = [(generator, _state_of(generator)) for generator in found.values()]
-    try:
-        yield
-    finally:
-        for generator, state in states:
-            _set_state(generator, state)
-
-
-def _state_of(generator: Any) -> Any:
-    if isinstance(generator, random.Random):
-        return generator.getstate()
-    if hasattr(generator, "bit_generator"):
-        return generator.bit_generator.state
-    return generator.get_state()  # a RandomState, or a Generator of torch
-
-
-def _set_state(generator: Any, state: Any) -> None:
-    if isinstance(generator, random.Random):
-        generator.setstate(state)
-    elif hasattr(generator, "bit_generator"):
-        generator.bit_generator.state = state
-    else:
-        generator.set_state(state)
 
 
 def _epochs_of_loader(loader: Any) -> Iterator[tuple[int, Any]]:

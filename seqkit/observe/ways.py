@@ -20,7 +20,9 @@ from ..views.bases.scanned import Scanned
 from .digest import digest
 
 __all__ = [
+    "PROCESSES",
     "REFERENCE",
+    "THREADS",
     "EpochOf",
     "Way",
     "digests",
@@ -33,6 +35,8 @@ __all__ = [
 ]
 
 REFERENCE = "no workers"
+THREADS = {"1 thread", "2 threads"}
+PROCESSES = {"1 process", "2 processes", "2 spawned processes", "a pickled copy"}
 
 # Returns an iterator of the items of a view or loader, up to a number of items, with a time limit for one.
 Read = Callable[[Any, int, float], Iterator[Any]]
