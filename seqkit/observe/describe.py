@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from types import CodeType, FunctionType
+from types import CodeType
 from typing import Any
 
 from ..core.errors import brief
@@ -13,8 +13,9 @@ from ..core.source import Source
 from ..core.tracebacks import place
 from ..core.units import size
 from ..core.view import View, attribute, name_of
+from ..views.starmap import Spread
 
-__all__ = ["describe", "file_of", "functions", "is_stale", "place_of"]
+__all__ = ["describe", "file_of", "functions", "place_of"]
 
 # Attributes with the names of columns, of tables and of readers of files.
 _COLUMNS = ("column_names", "columns", "_names", "_columns")
@@ -129,27 +130,13 @@ def place_of(function: Callable[..., Any]) -> str:
     return place(code.co_filename, code.co_firstlineno) if isinstance(code, CodeType) else ""
 
 
-def is_stale(function: Callable[..., Any]) -> bool:
-    """Return whether a function was defined again with other code, in its module or notebook.
-
-    >>> is_stale(is_stale), is_stale(abs)
-    (False, False)
-    """
-    old = _inner(function)
-    if not isinstance(old, FunctionType) or old.__qualname__ != old.__name__:
-        return False
-    new = _inner(old.__globals__.get(old.__name__))
-    if not isinstance(new, FunctionType) or new.__code__ == old.__code__:
-        return False
-    return new.__module__ == old.__module__ and new.__name__ == old.__name__
-
-
 def _inner(function: Any) -> Any:
     """Return the function of a partial, of `starmap` or of a decorator."""
     for _ in range(_MOST_WRAPPERS):
-        kind = type(function)
-        name = "func" if kind is partial else "f" if kind.__module__.startswith("seqkit.") else "__wrapped__"
-        inner = attribute(function, name)
+        if isinstance(function, partial):
+            inner = function.func
+        else:
+            inner = function.f if isinstance(function, Spread) else attribute(function, "__wrapped__")
         if not callable(inner):
             break
         function = inner

@@ -88,7 +88,7 @@ class _Writer:
         self.put("object", f"{kind.__module__}.{kind.__qualname__}".encode())
         if issubclass(kind, np.ndarray | np.generic):
             self._array(item, depth)
-        elif kind.__module__.partition(".")[0] == "torch" and hasattr(kind, "detach"):
+        elif issubclass(kind, getattr(sys.modules.get("torch"), "Tensor", ())):
             self._tensor(item, depth)
         elif issubclass(kind, dict):
             self._all((part for pair in item.items() for part in pair), depth)

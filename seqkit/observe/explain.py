@@ -9,8 +9,8 @@ from typing import Any
 from ..core.indices import Unsized
 from ..core.source import Source, as_view
 from ..core.tracebacks import place
-from ..core.view import Indexable, View, is_measured, name_of
-from .describe import describe, file_of, functions, is_stale
+from ..core.view import Indexable, View, is_measured
+from .describe import describe, file_of, functions
 from .html import escape, faint, frame, in_a_line, pre
 from .tree import Branch, branches, column
 
@@ -136,8 +136,7 @@ def _line(branch: Branch, indent: str) -> Line:
     found = functions(view)
     lambdas = [f"<lambda> at {os.path.basename(where)}" for name, where in found if name == "<lambda>"]
     about = [f"file {file}" for f in view._functions() if (file := file_of(f))] or describe(view)
-    stale = [f"{name_of(f)} was defined again since" for f in view._functions() if is_stale(f)]
-    notes = (*_length(view), *about, *lambdas, *stale, *view._remarks())
+    notes = (*_length(view), *about, *lambdas, *view._remarks())
     return Line(prefix, text + f" [{branch.mark}]" * (branch.mark > 0), notes, _origin(view, found))
 
 

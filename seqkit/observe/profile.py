@@ -133,13 +133,6 @@ def profile(
 def _as_view(sequence: Any) -> View[Any]:
     """Return a view, or the view of a loader."""
     refuse_streams(sequence, "profile")
-    kind = type(sequence)
-    can_be_read = hasattr(kind, "__getitem__") or hasattr(kind, "view")
-    if kind.__module__.startswith("seqkit.") and not can_be_read:
-        raise TypeError(
-            f"profile: {kind.__name__} cannot be read by index. Pass a view or a DataLoader, which is read by"
-            " other workers. To time the workers of an iteration, iterate sk.watch(loader, stages=True)"
-        )
     view = getattr(sequence, "view", None)
     return view if isinstance(view, View) and not isinstance(sequence, View) else as_view(sequence, "profile")
 

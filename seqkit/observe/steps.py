@@ -157,9 +157,6 @@ class Steps:
             return ((view.below(), (i,)),)
         if _reads_at_once(view, i):
             return ((view._sources[0], (i,)),)
-        is_own = not type(view).__module__.startswith("seqkit.")
-        if is_own and type(view)._parts is View._parts:
-            return ()  # the default may be wrong
         if self._uses_caches and view._name == "add_cache" and not list(view._needs(i)):
             return ()
         return view._parts(i)
@@ -254,7 +251,7 @@ def _as_data(index: Any) -> Any:
 
 def _takes_keys(view: View[Any]) -> bool:
     """Return whether a view is that of the samples of a `DataLoader` at the keys of its sampler."""
-    return type(view).__module__ == "seqkit.loader.at_keys" and view._name == "samples"
+    return hasattr(view, "_takes_lists")
 
 
 def _asked(view: View[Any], source: View[Any], key: Any) -> Any:

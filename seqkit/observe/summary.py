@@ -174,19 +174,20 @@ def _name(key: Any) -> str:
 # ---------------------------------------------------------------- arrays
 
 
-def _is_of(library: str, value: Any) -> bool:
-    return any(kind.__module__.partition(".")[0] == library for kind in type(value).__mro__)
+# A tensor or an image can exist only if its library was imported already.
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, getattr(sys.modules.get("torch"), "Tensor", ()))
 
 
 def _is_image(value: Any) -> bool:
-    return _is_of("PIL", value) and hasattr(value, "convert")
+    return isinstance(value, getattr(sys.modules.get("PIL.Image"), "Image", ()))
 
 
 def _is_array(value: Any) -> bool:
     """Return whether a value is an array or tensor of any library, which may be in a file."""
     if isinstance(value, np.ndarray):
         return True
-    if _is_of("torch", value) and hasattr(value, "detach"):
+    if _is_tensor(value):
         return bool(value.layout == sys.modules["torch"].strided)
     return hasattr(value, "__array__") and hasattr(value, "shape") and hasattr(value, "dtype")
 
@@ -197,7 +198,7 @@ def _in_memory(part: Any) -> np.ndarray[Any, Any]:
         return part
     if isinstance(part, np.ndarray):
         return part.view(np.ndarray)  # a matrix has two dimensions whatever its part
-    if _is_of("torch", part) and hasattr(part, "detach"):
+    if _is_tensor(part):
         part = part.detach().cpu()
         part = part.float() if part.dtype == sys.modules["torch"].bfloat16 else part
     return np.asarray(part)
@@ -236,7 +237,7 @@ def _drawable(array: Any, values: np.ndarray[Any, Any], value: Any, shape: tuple
     is_batch = len(shape) == 4 or (len(shape) == 3 and shape[2] > 4)
     few = array[:_MOST_PARTS] if is_batch and shape[0] > _MOST_PARTS else array
     is_small = math.prod(few.shape) <= _MOST_ELEMENTS
-    return _in_memory(few) if is_small or _is_of("torch", few) else np.zeros(0)  # no picture
+    return _in_memory(few) if is_small or _is_tensor(few) else np.zeros(0)  # no picture
 
 
 def _blocks(array: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:

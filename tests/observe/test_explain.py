@@ -133,41 +133,6 @@ def test_a_running_node_says_in_notebooks_how_to_see_it_live():
         assert "Iterate sk.watch(…) to see it live" in node._repr_html_()
 
 
-def module_of(text):
-    """Return the globals of a module with this text, such as those of a notebook after a cell."""
-    found = {"__name__": "notebook"}
-    exec(text, found)
-    return found
-
-
-@pytest.mark.parametrize("wrapped", [lambda f: f, lambda f: functools.partial(f)])
-def test_a_function_that_was_defined_again_is_noted(wrapped):
-    notebook = module_of("def decode(x):\n    return x")
-    view = sk.smap(wrapped(notebook["decode"]), range(3))
-    assert notes(view) == ("length 3",)
-    exec("def decode(x):\n    return x", notebook)  # the same cell again
-    assert notes(view) == ("length 3",)
-    exec("def decode(x):\n    return x + 1", notebook)
-    assert notes(view) == ("length 3", "decode was defined again since")
-
-
-@pytest.mark.parametrize(
-    "edit",
-    [
-        "decode = print",
-        "del decode",
-        "decode = lambda x: x",
-        "def other(x): pass\ndecode = other",
-        "from functools import wraps\ndef d(f):\n    return wraps(f)(lambda x: f(x))\ndecode = d(decode)",
-    ],
-)
-def test_other_uses_of_a_name_are_no_new_definition(edit):
-    notebook = module_of("def decode(x):\n    return x")
-    view = sk.smap(notebook["decode"], range(3))
-    exec(edit, notebook)
-    assert notes(view) == ("length 3",)
-
-
 def test_a_cache_tells_its_hits():
     cache = sk.add_cache(range(10), 3)
     assert notes(cache) == ("length 10", "0 items kept")

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import time
 from fractions import Fraction
 from unittest.mock import MagicMock, Mock
 
@@ -234,7 +235,13 @@ def test_failures_are_counted_for_the_stage_that_raised():
 
 
 def test_a_killed_worker_is_a_failed_item():
-    mapped = sk.smap(lambda i: os.kill(os.getpid(), 9) if i == 3 else i, range(6))
+    def kills(i):
+        if i == 3:
+            time.sleep(0.3)  # until the first item has been read, from which on restarts are counted
+            os.kill(os.getpid(), 9)
+        return i
+
+    mapped = sk.smap(kills, range(6))
     found = profile(sk.prefetch(mapped, 1, "process", retries=0), n=6, try_workers=False)
     assert (found.items, found.failed, found.nodes[0].restarts) == (5, 1, 1)
 
