@@ -121,7 +121,7 @@ PASSIVE = {"Lock", "RLock", "local", "get_ident"}  # what others may use of thre
 # more gives its reason in a decision, or cuts elsewhere. Lines that move take their budget along.
 BUDGETS = {
     "__init__": 216,
-    "collation": 931,
+    "collation": 930,
     "core": 2489,
     "executors": 542,
     "loader": 2302,

@@ -274,8 +274,7 @@ def _names(sample: Any) -> list[Any]:
     """Return the names of the axes or columns of a table, or of an array with names."""
     names: Any = sample.dims if hasattr(type(sample), "dims") else ()
     if is_table(sample):
-        is_arrow = type(sample).__module__.startswith("pyarrow")
-        names = sample.column_names if is_arrow else sample.columns
+        names = sample.column_names if hasattr(type(sample), "column_names") else sample.columns  # of Arrow
     labels: Any = getattr(sample, "index", None)
     if hasattr(sample, "iloc") and getattr(labels, "dtype", None) in (object, "str", "string"):
         names = [*names, *labels]  # of a row of a table
