@@ -106,7 +106,7 @@ def profiled(paths: list[str]) -> str:
 def watched(paths: list[str]) -> str:
     shown: list[str] = []
     ahead = sk.prefetch(batches(paths, 8), 2, "process")
-    for _ in sk.watch(ahead, lambda status: shown.append(as_html(status)), stages=True, interval=0.2):
+    for _ in sk.watch(ahead, lambda status: shown.append(as_html(status)), interval=0.2):
         time.sleep(0.01)  # stands for a training step
     return shown[len(shown) // 2]
 

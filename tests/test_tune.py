@@ -1,4 +1,4 @@
-"""`tune`: its text and settings, and where it advises two nodes. See also tests/prefetch/test_choose.py."""
+"""`tune`: its text and settings. See also tests/prefetch/test_choose.py."""
 
 from __future__ import annotations
 
@@ -8,22 +8,10 @@ from typing import Any
 import pytest
 
 import seqkit as sk
-from seqkit.observe import stages as advice
 from seqkit.observe import tune
-from seqkit.observe.stages import stages
-from seqkit.prefetch.choice import Choice, WorkerBudget, decided
-from seqkit.prefetch.figures import Cost, Measured, Speed
+from seqkit.prefetch.choice import Choice
 
 NUMBERS = range(200)
-TWO = WorkerBudget(2, 1 << 30)
-
-
-def cost(cpu_ms: float, asleep_ms: float = 0.0) -> Cost:
-    return Cost(100, 0, (cpu_ms + asleep_ms) / 1e3, cpu_ms / 1e3, asleep_ms / 1e3, 8)
-
-
-def download(name: int) -> int:
-    return name
 
 
 def decode(data: int) -> int:
@@ -103,38 +91,3 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> N
         tune(NUMBERS, **arguments)
     with pytest.raises(TypeError, match=r"^tune: a sequence needs"):
         tune(3)  # type: ignore[arg-type]
-
-
-# -------------------------------------------------------------------- two stages
-
-
-def advised(view: Any, costs: list[Cost], monkeypatch: pytest.MonkeyPatch) -> advice.Stages | None:
-    """Return the advice for a view whose parts have these costs, the outermost first."""
-    monkeypatch.setattr(advice, "in_child", lambda *_: costs)
-    speeds = Speed("thread", 16, 900.0), Speed("process", 16, 1500.0)
-    return stages(view, decided(Measured(costs[0], speeds), TWO), TWO, 0.1)
-
-
-def test_a_part_that_sleeps_below_one_that_computes_gets_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    view = sk.batch(sk.smap(decode, sk.shuffle(sk.smap(download, NUMBERS), seed=0)), 4, collate_fn=sum)
-    found = advised(view, [cost(5, 40), cost(1.2, 10), cost(0.01, 10)], monkeypatch)
-    assert found is not None
-    assert found.below == "smap(download, <range of 200>)"
-    assert (found.threads, found.workers, found.method) == (32, 2, "process")
-    assert "nworkers=32" in str(found)
-    assert "method='process'" in str(found)
-
-
-def test_one_node_is_enough_if_all_parts_sleep_or_none_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    view = sk.smap(decode, sk.smap(download, NUMBERS))
-    assert advised(view, [cost(1, 20), cost(0.5, 10)], monkeypatch) is None
-    assert advised(view, [cost(2, 0), cost(1, 0)], monkeypatch) is None
-    assert advised(sk.smap(download, NUMBERS), [cost(1, 10)], monkeypatch) is None
-
-
-def test_the_parts_of_a_view_are_measured_in_a_worker() -> None:
-    view = sk.batch(sk.smap(decode, sk.shuffle(sk.smap(download, NUMBERS), seed=0)), 4, collate_fn=sum)
-    costs = advice.Costs(0.05)(view)
-    assert len(costs) == 3
-    assert all(cost.items for cost in costs)
-    assert advice.counts_of(advice.spine_of(view)) == [1, 4, 4]

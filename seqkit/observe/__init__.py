@@ -9,7 +9,7 @@ from .monitor_throughput import monitor_throughput
 from .preview import Preview, preview
 from .profile import profile
 from .report import Profile
-from .status import StageShare, Status
+from .status import Status
 from .trace import Trace, trace
 from .tune import Tuning, tune
 from .verify import Verification, verify
@@ -21,7 +21,6 @@ __all__ = [
     "Preview",
     "Profile",
     "Stage",
-    "StageShare",
     "Status",
     "Trace",
     "Tuning",

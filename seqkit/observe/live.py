@@ -7,18 +7,15 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from shutil import get_terminal_size
 from typing import Any, Protocol
 
 from ..core.errors import as_given
 from ..core.progress import is_bar
-from ..core.units import percent, seconds
 from . import html
 from .status import Status
 
 __all__ = ["Display", "display_of", "is_terminal", "to_stderr"]
-
-_BARS = 8  # stages that are shown
-
 
 # Errors of a stream that is closed, full or gone. A display must not end the iteration that it shows.
 _LOST = (OSError, ValueError)
@@ -72,11 +69,6 @@ def _begun(title: str) -> Display:
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if shell is not None and hasattr(shell, "kernel"):
         return _Notebook(title)
-    if is_terminal():
-        try:
-            return _Rich(title)
-        except ImportError:
-            pass
     return _TextLine(title)
 
 
@@ -127,6 +119,8 @@ class _TextLine:
 
     def show(self, status: Status) -> None:
         text = f"{self._title}{status}"
+        if not self._end:  # a line that wraps could not be written over
+            text = text[: get_terminal_size().columns - 1]
         begin = "" if self._end else "\r"
         to_stderr(begin + text.ljust(self._width) + self._end)
         self._width = 0 if self._end else len(text)
@@ -134,39 +128,6 @@ class _TextLine:
     def close(self) -> None:
         if not self._end:
             to_stderr("\n")
-
-
-class _Rich:
-    """A bar, the figures and bars of the stages, drawn by rich without its thread."""
-
-    def __init__(self, title: str) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
-        self._title = title
-        self._live = Live(console=Console(stderr=True), auto_refresh=False)
-        self._live.start()
-
-    def show(self, status: Status) -> None:
-        from rich.columns import Columns
-        from rich.console import Group
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-
-        bar = ProgressBar(status.total, status.done, width=20, pulse=status.total is None)
-        head = Table.grid(padding=(0, 2))
-        head.add_row(*[self._title] * bool(self._title), bar, status.position)
-        figures = Columns([f"[dim]{name}[/] {text}" for name, text in status.figures.items()], padding=(0, 2))
-        stages = Table.grid(padding=(0, 2))
-        for stage in status.stages[:_BARS]:
-            share = ProgressBar(1.0, stage.share, width=20)
-            stages.add_row(stage.view, share, percent(stage.share), f"[dim]{seconds(stage.each_s)} each[/]")
-        with suppress(*_LOST):
-            self._live.update(Group(head, figures, stages), refresh=True)
-
-    def close(self) -> None:
-        with suppress(*_LOST):
-            self._live.stop()
 
 
 class _Notebook:
@@ -187,18 +148,11 @@ class _Notebook:
 
 
 def as_html(status: Status, title: str = "") -> str:
-    """Return a status as HTML: a bar, the figures, and a bar for each stage.
+    """Return a status as HTML: a bar and the figures.
 
     >>> as_html(Status(1, 4, 1.0, 1.0, 3.0, None)).count("width:25.0%")
     1
     """
     share = status.done / status.total if status.total else 0.0
     texts = [f"{html.bar(share)} {html.escape(status.position)}", *map(html.escape, status.figures.values())]
-    parts = [html.table([texts], [title or "items", *status.figures])]
-    if status.stages:
-        rows = [
-            [html.code(stage.view), html.bar(stage.share), percent(stage.share), seconds(stage.each_s)]
-            for stage in status.stages[:_BARS]
-        ]
-        parts.append(html.table(rows, ["stage", "", "share", "each"], right=[2, 3]))
-    return html.frame(*parts)
+    return html.frame(html.table([texts], [title or "items", *status.figures]))

@@ -11,9 +11,7 @@ from ..prefetch.node import Prefetch
 from ..prefetch.resources import resident_bytes
 from ..prefetch.statistics import Statistics
 from .live import Display, display_of
-from .live_stages import LiveStages
-from .probe import Sums
-from .status import StageShare, Status
+from .status import Status
 from .tree import outline
 
 __all__ = ["INTERVAL_S", "ProgressMeter", "meter_of"]
@@ -62,7 +60,6 @@ class ProgressMeter:
         self._begun = self._since = clock()
         self.due_s = self._begun + every_s
         self._before = Statistics()
-        self._stages: tuple[StageShare, ...] = ()
 
     def report(self, done: int, total: int | None) -> None:
         """Record how many items are done. The first call says how many were done before."""
@@ -87,7 +84,6 @@ class ProgressMeter:
         sums = _sums(nodes)
         workers = sum(node.workers() for node in nodes)
         worked_s = max(0, sums.worked_ns - self._before.worked_ns) / 1e9
-        self._stages = _shares(nodes) or self._stages
         self.status = Status(
             self.done,
             self.total,
@@ -103,7 +99,6 @@ class ProgressMeter:
             sums.slots,
             sums.leased,
             resident_bytes(),
-            self._stages,
         )
         self._display.show(self.status)
         self._since, self._shown, self._before = now, self.done, sums
@@ -126,17 +121,3 @@ def _running(sequence: Any) -> list[Prefetch[Any]]:
 def _sums(nodes: list[Prefetch[Any]]) -> Statistics:
     figures = [node.statistics() for node in nodes]
     return Statistics(**{name: sum(getattr(each, name) for each in figures) for name in SUMS})
-
-
-def _shares(nodes: list[Prefetch[Any]]) -> tuple[StageShare, ...]:
-    """Return the shares of the stages of all nodes with timed stages."""
-    found: list[tuple[str, Sums]] = []
-    for node in nodes:
-        if type(observer := node.observer()) is LiveStages:
-            found += observer.lately()
-    total_s = sum(spent.seconds for _, spent in found)
-    return tuple(
-        StageShare(name, spent.seconds / total_s, spent.seconds / spent.items)
-        for name, spent in sorted(found, key=lambda pair: -pair[1].seconds)
-        if spent.items
-    )

@@ -28,7 +28,7 @@ class Profile(Measurement):
     Attributes
     ----------
     threads : tuple
-        Each thread that read items, and its events, for `plot` and `save_trace`.
+        Each thread that read items, and its events, for `save_trace`.
     """
 
     threads: tuple[tuple[Thread, list[Event]], ...] = field(default=(), repr=False, compare=False)
@@ -107,27 +107,6 @@ class Profile(Measurement):
         import pandas as pd
 
         return pd.DataFrame([asdict(stage) for stage in self.stages])
-
-    # ---------------------------------------------------------------- timelines
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the timeline: a row for the consumer and each worker, a colour for each stage.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            None (the default) makes a figure.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
-        """
-        return timeline.plot(self.threads, self.stages, ax)
 
     def save_trace(self, path: str | PathLike[str]) -> None:
         """Write a trace file that https://ui.perfetto.dev and Chrome's ``chrome://tracing`` open.

@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..core.units import count, percent, plural, rounded, seconds, size
 
-__all__ = ["StageShare", "Status"]
-
-_NAMED = 3  # stages in a line of text
-
-
-class StageShare(NamedTuple):
-    """The share of a view in the computing time of all workers, lately, and its seconds per item."""
-
-    view: str
-    share: float
-    each_s: float
+__all__ = ["Status"]
 
 
 @dataclass(frozen=True)
@@ -48,8 +38,6 @@ class Status:
         Number of slots of shared memory, and of those that hold arrays of the consumer.
     memory : int
         Resident memory of this process in bytes, 0 if unknown.
-    stages : tuple of StageShare
-        The views that took time lately, the costliest first. Empty if they are not timed.
     """
 
     done: int
@@ -66,12 +54,9 @@ class Status:
     slots: int = 0
     leased: int = 0
     memory: int = 0
-    stages: tuple[StageShare, ...] = ()
 
     def __str__(self) -> str:
-        figures = [f"{name} {text}" for name, text in self.figures.items()]
-        figures += [f"{stage.view} {percent(stage.share)}" for stage in self.stages[:_NAMED]]
-        return ", ".join([self.position, *figures])
+        return ", ".join([self.position, *(f"{name} {text}" for name, text in self.figures.items())])
 
     @property
     def position(self) -> str:
@@ -99,4 +84,4 @@ class Status:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures by name, such as for JSON."""
-        return {**asdict(self), "stages": [stage._asdict() for stage in self.stages]}
+        return asdict(self)

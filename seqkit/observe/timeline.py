@@ -1,4 +1,4 @@
-"""Timelines of a profile: a plot, and a trace file for Perfetto and Chrome."""
+"""The timeline of a profile, as a trace file for Perfetto and Chrome."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from .measurement import Stage
 from .probe import Event, Thread
 
-__all__ = ["plot", "save_trace"]
+__all__ = ["save_trace"]
 
 Threads = Sequence[tuple[Thread, list[Event]]]
 
@@ -30,27 +30,6 @@ def save_trace(threads: Threads, stages: Sequence[Stage], path: str | PathLike[s
             found.append({"ph": "X", "name": name, "cat": "stage", **place, **times, "args": about})
     with open(path, "w", encoding="utf-8") as file:
         json.dump({"traceEvents": found, "displayTimeUnit": "ms"}, file)
-
-
-def plot(threads: Threads, stages: Sequence[Stage], ax: Any = None) -> Any:
-    """Draw a row for each thread. Views lie above the views that read them."""
-    import matplotlib.pyplot as plt
-
-    if ax is None:
-        _, ax = plt.subplots(figsize=(10, 1.2 + 0.5 * len(threads)), layout="constrained")
-    begin_s, colours = _begin_s(threads), plt.get_cmap("tab10")
-    drawn = {event.stage for _, events in threads for event in events}
-    for row, (_, events) in enumerate(threads):
-        for stage in sorted(drawn):
-            spans = [(event.begun_s - begin_s, event.taken_s) for event in events if event.stage == stage]
-            ax.broken_barh(spans, (row - 0.4, 0.8), facecolors=colours(stage % 10))
-    for stage in sorted(drawn):
-        ax.broken_barh([], (0, 0), facecolors=colours(stage % 10), label=stages[stage].view)
-    ax.set_yticks(range(len(threads)), [_title(thread) for thread, _ in threads])
-    ax.invert_yaxis()
-    ax.set_xlabel("seconds")
-    ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
-    return ax
 
 
 def _begin_s(threads: Threads) -> float:

@@ -17,7 +17,6 @@ from ..prefetch.figures import Speed
 from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.settings import Settings
 from .remedy import in_words_of, refuse_streams, spelled, told
-from .stages import Stages, stages
 
 __all__ = ["Tuning", "tune"]
 
@@ -86,9 +85,7 @@ def tune(
     cpus = optional_int(cpus, "tune: cpus") or usual.cpus
     budget = WorkerBudget(cpus, optional_int(memory, "tune: memory") or usual.nbytes)
     choice = choose(view, settings, length_s, budget)
-    if subject != "view":
-        return Tuning(repr(sequence), choice, subject=subject)
-    return Tuning(repr(view), choice, stages(view, choice, budget, length_s))
+    return Tuning(repr(view if subject == "view" else sequence), choice, subject)
 
 
 def _to_measure(sequence: Any) -> tuple[View[Any], Settings, str]:
@@ -114,15 +111,12 @@ class Tuning:
         The view, as its `repr`.
     choice : Choice
         With `method`, `workers`, `max_buffered`, `why` and the figures in `measured`.
-    stages : Stages or None
-        Two nodes that suit the view better than one, if parts of it differ.
     subject : str
         "view", or the class of a loader.
     """
 
     view: str
     choice: Choice
-    stages: Stages | None = None
     subject: str = "view"
 
     @property
@@ -136,9 +130,8 @@ class Tuning:
         return self.choice.code if self.subject == "view" else spelled(self.settings)
 
     def __str__(self) -> str:
-        stages = [] if self.stages is None else ["", str(self.stages)]
         code = self.code if self.subject == "view" else told(self.subject, self.settings)
-        return "\n".join([f"tune: {self.view}", *self._table(), "", self.choice.why, code, *stages])
+        return "\n".join([f"tune: {self.view}", *self._table(), "", self.choice.why, code])
 
     __repr__ = __str__
 

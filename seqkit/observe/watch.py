@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
 from typing import Any, Generic
 
-from ..core.arguments import as_bool, check_callable, optional_number
+from ..core.arguments import check_callable, optional_number
 from ..core.errors import as_given
 from ..core.view import T
-from ..prefetch.engine import observe_here
 from .live import Display, display_of
-from .live_stages import LiveStages
 from .progress_meter import INTERVAL_S, ProgressMeter
 from .status import Status
 
@@ -23,7 +20,6 @@ def watch(
     sequence: Any,
     report: Any = None,
     *,
-    stages: bool = False,
     interval: float | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Watch[Any]:
@@ -34,11 +30,7 @@ def watch(
     sequence : View, DataLoader, StreamLoader or iterable
     report : callable, bar or file, optional
         A function of a `Status`, a bar such as that of tqdm or its class, or a text file, which gets lines of
-        JSON. None (the default) updates a display in notebooks, a panel in terminals if rich is installed,
-        and otherwise a line on standard error.
-    stages : bool
-        True times the views in the workers that the iteration starts, and shows their shares. These workers
-        read a rebuilt pipeline, in which caches start empty. Quick items take longer.
+        JSON. None (the default) updates a display in notebooks, and otherwise a line on standard error.
     interval : float, optional
         Seconds between updates, above 0. None (the default): 0.5.
     clock : callable
@@ -75,7 +67,7 @@ def watch(
     check_callable(clock, "watch: clock")
     every_s = optional_number(interval, "watch: interval", "seconds") or INTERVAL_S
     display = display_of(report, "watch: report")
-    return Watch(sequence, display, as_bool(stages, "watch: stages"), every_s, clock)
+    return Watch(sequence, display, every_s, clock)
 
 
 class Watch(Generic[T]):
@@ -85,13 +77,11 @@ class Watch(Generic[T]):
         self,
         sequence: Any,
         display: Callable[[], Display],
-        stages: bool,
         every_s: float,
         clock: Callable[[], float],
     ) -> None:
         self._sequence = sequence
         self._given = display, every_s, clock
-        self._stages = stages
         self._meter: ProgressMeter | None = None
 
     @property
@@ -105,7 +95,7 @@ class Watch(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         display, every_s, clock = self._given
         self._meter = ProgressMeter(self._sequence, display(), every_s, clock)
-        return _Watched(self._sequence, self._meter, clock, self._stages)
+        return _Watched(self._sequence, self._meter, clock)
 
     def __repr__(self) -> str:
         return f"watch({self._sequence!r})" + (f": {self.status}" if self.status else "")
@@ -114,12 +104,10 @@ class Watch(Generic[T]):
 class _Watched(Iterator[T]):
     """One iteration."""
 
-    def __init__(self, sequence: Any, meter: ProgressMeter, clock: Callable[[], float], stages: bool) -> None:
+    def __init__(self, sequence: Any, meter: ProgressMeter, clock: Callable[[], float]) -> None:
         self._meter = meter
         self._clock = clock
-        self._stages = stages
-        with _timing_stages() if stages else nullcontext():
-            self._items: Iterator[T] = iter(sequence)
+        self._items: Iterator[T] = iter(sequence)
         meter.total, meter.has_consumer = _length(sequence), True
         meter.begin_at(getattr(self._items, "first_batch", 0))  # of a loader that goes on within an epoch
 
@@ -129,7 +117,7 @@ class _Watched(Iterator[T]):
         if begun >= meter.due_s:
             meter.show(begun)
         try:
-            item = self._first() if self._stages else next(self._items)
+            item = next(self._items)
         except StopIteration:
             meter.waited_s += clock() - begun
             meter.close()
@@ -141,22 +129,6 @@ class _Watched(Iterator[T]):
         meter.done += 1
         meter.waited_s += clock() - begun
         return item
-
-    def _first(self) -> T:
-        """Return the first item, for which workers start."""
-        self._stages = False
-        with _timing_stages():
-            return next(self._items)
-
-
-@contextmanager
-def _timing_stages() -> Iterator[None]:
-    """Time the stages of the nodes that this thread starts."""
-    token = observe_here.set(lambda source, _: LiveStages(source))
-    try:
-        yield
-    finally:
-        observe_here.reset(token)
 
 
 def _length(sequence: Any) -> int | None:

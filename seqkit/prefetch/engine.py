@@ -6,7 +6,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -41,8 +40,6 @@ Observe: TypeAlias = Callable[[View[Any], int], Observer]
 
 # Makes an observer of a pipeline with so many workers, when a node starts. None: nothing is observed.
 observe_start: Observe | None = None
-# The same for the nodes that this thread starts.
-observe_here: ContextVar[Observe | None] = ContextVar("observe_here", default=None)
 
 
 class Engine:
@@ -152,10 +149,9 @@ class Engine:
         least = 1 if is_told else items_per_job(self._source, settings.workers)
         chunking = Chunking(settings.workers, settings.max_buffered, chunk, target_ns, least)
         options = FaultLimits(settings.timeout_s, settings.retries)
-        observe = observe_here.get() or observe_start
-        if observe is None or in_process_worker():
+        if observe_start is None or in_process_worker():
             return Dispatcher(self._backend(self._source, 2 * chunking.chunk_ns), chunking, options)
-        observer = observe(self._source, settings.workers)
+        observer = observe_start(self._source, settings.workers)
         return Dispatcher(self._backend(observer.source, 2 * chunking.chunk_ns), chunking, options, observer)
 
     def _backend(self, source: View[Any], budget_ns: int) -> Backend:
@@ -225,10 +221,6 @@ class Engine:
         """Return the folders of the workers below /proc, as far as they are known (for `profile`)."""
         dispatcher = self._dispatcher
         return dispatcher.backend.tasks() if dispatcher is not None and self.is_running() else []
-
-    def observer(self) -> Printer | None:
-        """Return the observer of the running workers, if there is one."""
-        return self._dispatcher.printer if self._dispatcher is not None and self.is_running() else None
 
     def state(self) -> str:
         """Return what the workers do now, in a few words."""

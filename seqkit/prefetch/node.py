@@ -342,10 +342,6 @@ class Prefetch(LowerNode[T]):
         """Return the number of workers. With ``method="auto"``: the number that was chosen."""
         return self._engine.settings().workers
 
-    def observer(self) -> Any:
-        """Return the observer of the running workers, or None (for displays)."""
-        return self._engine.observer()
-
     def statistics(self) -> Statistics:
         """Return the figures of the node since its workers started, as a frozen dataclass."""
         return self._engine.statistics()

@@ -319,16 +319,6 @@ def test_a_trace_has_a_row_for_each_worker(found, tmp_path):
         assert event["dur"] >= event["args"]["own_us"] > 0
 
 
-def test_the_timeline_has_a_row_for_each_worker(found):
-    plt = pytest.importorskip("matplotlib.pyplot")
-    plt.switch_backend("agg")
-    ax = found.plot()
-    titles = [text.get_text() for text in ax.get_yticklabels()]
-    assert len(titles) == len(found.threads)
-    assert titles[0] == "consumer"
-    plt.close(ax.figure)
-
-
 @pytest.mark.parametrize("method", ["thread", "process"])
 def test_items_after_the_last_one_that_was_timed_are_counted(method):
     found = profile(sk.prefetch(sk.smap(abs, range(5000)), 2, method), n=5000, try_workers=False)
