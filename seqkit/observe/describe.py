@@ -133,10 +133,9 @@ def place_of(function: Callable[..., Any]) -> str:
 def _inner(function: Any) -> Any:
     """Return the function of a partial, of `starmap` or of a decorator."""
     for _ in range(_MOST_WRAPPERS):
-        if isinstance(function, partial):
-            inner = function.func
-        else:
-            inner = function.f if isinstance(function, Spread) else attribute(function, "__wrapped__")
+        is_spread = isinstance(function, Spread)
+        name = "func" if isinstance(function, partial) else "f" if is_spread else "__wrapped__"
+        inner = attribute(function, name)
         if not callable(inner):
             break
         function = inner
