@@ -6,6 +6,7 @@ from typing import Any
 
 from ..core.iteration import is_one_shot
 from ..core.view import View, walk
+from ..views.uniter import Uniter
 
 __all__ = ["in_words_of", "refuse_one_shots", "refuse_streams", "spelled", "told"]
 
@@ -46,7 +47,7 @@ def refuse_one_shots(sequence: Any, who: str, why: str = "it cannot be read twic
     ValueError: profile: <str_...iterator object at ...> is an iterator that cannot begin again, so ...
     """
     if isinstance(sequence, View):
-        sources = [node._wrapped() for node in walk(sequence) if node._name == "uniter"]
+        sources = [node._wrapped() for node in walk(sequence) if isinstance(node, Uniter)]
     else:
         names = ("dataset", "sampler", "batch_sampler", "_streams", "view")
         sources = [getattr(sequence, name, None) for name in names]

@@ -96,18 +96,6 @@ class Profile(Measurement):
         found |= {"speeds": [speed._asdict() for speed in self.speeds], "caches": list(self.caches)}
         return found | {"diagnosis": asdict(self.diagnosis)}
 
-    def to_pandas(self) -> Any:
-        """Return a `pandas.DataFrame` with a row for each stage.
-
-        Raises
-        ------
-        ImportError
-            If pandas is not installed.
-        """
-        import pandas as pd
-
-        return pd.DataFrame([asdict(stage) for stage in self.stages])
-
     def save_trace(self, path: str | PathLike[str]) -> None:
         """Write a trace file that https://ui.perfetto.dev and Chrome's ``chrome://tracing`` open.
 

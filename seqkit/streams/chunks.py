@@ -16,7 +16,6 @@ Relies on
 
 from __future__ import annotations
 
-import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,7 +28,7 @@ from ..core.arguments import is_table
 from ..core.errors import EndOfSequence, EvaluationError, RemoteError, seterr, summary
 from ..core.indices import UNKNOWN
 from ..core.set_epoch import listeners
-from ..core.view import View, in_order, is_measured, name_of
+from ..core.view import View, in_order, is_measured
 from ..core.worker import close_with_worker, get_worker_info, in_process_worker
 from ..prefetch.seeding import seed_item
 from .order import Order
@@ -130,19 +129,11 @@ class Opener:
 
 
 def _check_start(open_fn: Callable[..., Any]) -> None:
-    """Refuse `resume="start"` for a function that takes no `start`, or that has one already."""
+    """Refuse `resume="start"` for a function that has a `start` already."""
     if isinstance(open_fn, partial) and "start" in open_fn.keywords:
         raise ValueError(
             f"StreamLoader: resume='start' sets start, but open_fn has start={open_fn.keywords['start']!r}"
             " already. Leave out one of them"
-        )
-    try:
-        parameters = inspect.signature(open_fn).parameters
-    except (TypeError, ValueError):  # a builtin without a signature
-        return
-    if "start" not in parameters and all(it.kind is not it.VAR_KEYWORD for it in parameters.values()):
-        raise ValueError(
-            f"StreamLoader: resume='start' needs an open_fn with a parameter start, got {name_of(open_fn)}"
         )
 
 

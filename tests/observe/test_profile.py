@@ -301,11 +301,6 @@ def test_notebooks_show_escaped_names_and_bars(found):
     assert "`" not in found._repr_html_()
 
 
-def test_a_profile_becomes_a_table_of_pandas(found):
-    frame = found.to_pandas()
-    assert list(frame["view"]) == [stage.view for stage in found.stages]
-
-
 def test_a_trace_has_a_row_for_each_worker(found, tmp_path):
     found.save_trace(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import functools
 import gzip
 import io
 from collections.abc import Callable, Iterator
@@ -125,12 +126,20 @@ def test_streams_say_that_start_is_the_number_of_a_chunk() -> None:
     [
         (partial(blocks, start=20), "start", "resume='start' sets start, but open_fn has start=20 already"),
         (range, "seek", "resume must be one of 'start', None, got 'seek'"),
-        (lambda stream: [], "start", "needs an open_fn with a parameter start, got <lambda>"),
     ],
 )
 def test_a_resume_that_cannot_work_is_refused(open_fn: Any, resume: Any, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         StreamLoader([1], open_fn, 1, resume=resume)
+
+
+def test_a_decorated_function_may_take_start() -> None:
+    @functools.wraps(lambda stream: None)
+    def open_fn(*args: Any, **options: Any) -> Iterator[np.ndarray]:
+        return from_number(*args, **options)
+
+    loader = StreamLoader([1], open_fn, 1, resume="start")
+    assert next(iter(loader)).data.tolist() == [[100, 101, 102, 103]]
 
 
 @pytest.mark.parametrize("kind", ["view", "stream", "batches", "split"])
