@@ -125,7 +125,7 @@ BUDGETS = {
     "core": 2489,
     "executors": 542,
     "loader": 2302,
-    "observe": 3597,
+    "observe": 3598,
     "prefetch": 6855,
     "samplers": 1318,
     "sources": 2377,
