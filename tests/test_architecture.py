@@ -130,7 +130,7 @@ BUDGETS = {
     "samplers": 1318,
     "sources": 2377,
     "stores": 1794,
-    "streams": 1811,
+    "streams": 1809,
     "testing": 812,
     "torch": 213,
     "transforms": 39,

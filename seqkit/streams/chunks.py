@@ -93,8 +93,11 @@ class Opener:
         self.open_fn = open_fn
         self._resume = resume
         self._epoch = epoch
-        if resume == "start":
-            _check_start(open_fn)
+        if resume == "start" and isinstance(open_fn, partial) and "start" in open_fn.keywords:
+            raise ValueError(
+                f"StreamLoader: resume='start' sets start, but open_fn has"
+                f" start={open_fn.keywords['start']!r} already. Leave out one of them"
+            )
 
     def at_epoch(self, epoch: int) -> Opener:
         return Opener(self.open_fn, self._resume, epoch)
@@ -126,15 +129,6 @@ class Opener:
         for one in listeners(opened):
             one.set_epoch(self._epoch)
         return opened
-
-
-def _check_start(open_fn: Callable[..., Any]) -> None:
-    """Refuse `resume="start"` for a function that has a `start` already."""
-    if isinstance(open_fn, partial) and "start" in open_fn.keywords:
-        raise ValueError(
-            f"StreamLoader: resume='start' sets start, but open_fn has start={open_fn.keywords['start']!r}"
-            " already. Leave out one of them"
-        )
 
 
 class _OpenPass:

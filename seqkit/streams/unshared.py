@@ -31,8 +31,9 @@ def unshared(chunk: Any) -> Any:
         return chunk
     if isinstance(chunk, dict | list):
         copied = copy.copy(chunk)
-        for key in copied if isinstance(copied, dict) else range(len(copied)):
-            copied[key] = unshared(copied[key])
+        if isinstance(copied, dict) or not _CONSTANT.issuperset(map(type, copied)):
+            for key in copied if isinstance(copied, dict) else range(len(copied)):
+                copied[key] = unshared(copied[key])
         return copied
     if isinstance(chunk, tuple):
         return like(chunk, [unshared(part) for part in chunk])
