@@ -38,9 +38,7 @@ __all__ = [
 
 
 class DrawnSeed(int):
-    """A seed that was drawn from the system. Another process draws another one. `made` counts them."""
-
-    made = 0
+    """A seed that was drawn from the system. Another process draws another one."""
 
 
 def as_seed(seed: Any, who: str) -> int:
@@ -58,7 +56,6 @@ def as_seed(seed: Any, who: str) -> int:
     if isinstance(seed, np.random.Generator):
         return int(seed.integers(1 << 63))
     if seed is None:
-        DrawnSeed.made += 1
         return DrawnSeed(int.from_bytes(os.urandom(8), "little") >> 1)
     torch = sys.modules.get("torch")  # a generator of torch can only exist if torch was imported
     if torch is not None and isinstance(seed, torch.Generator):
@@ -88,11 +85,11 @@ def node_key(kind: str, seed: int, epoch: int, salt: int | str) -> int:
     return int.from_bytes(digest(repr((kind, seed, epoch, salt))), "little")
 
 
-def digest(text: str) -> bytes:
-    """Return a 16-byte hash of a text, the same in every process."""
+def digest(data: str | bytes) -> bytes:
+    """Return a 16-byte hash of a text or of bytes, the same in every process."""
     import hashlib  # not when seqkit is imported: it loads OpenSSL
 
-    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+    return hashlib.blake2b(data.encode() if isinstance(data, str) else data, digest_size=16).digest()
 
 
 def global_states() -> dict[str, Any]:

@@ -109,7 +109,10 @@ class Source(View[T_co]):
     def __init__(self, data: Any) -> None:
         super().__init__((), len(data) if type(data) in _PLAIN else length_of(data))
         self._data = data
-        self._copy = None if type(data) in _PLAIN else _copier(data)
+        self._copy = None
+        if type(data) not in _PLAIN:
+            self._copy = _copier(data)
+            self._varies = bool(listeners(data))
 
     @property
     def _selects(self) -> bool:
@@ -184,10 +187,7 @@ class Source(View[T_co]):
         return data
 
     def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[T_co]:
-        return ToldSource(self, epoch) if self._varies() else self
-
-    def _varies(self) -> bool:
-        return bool(listeners(self._data))
+        return ToldSource(self, epoch) if self._varies else self
 
     def _described(self, sources: list[str]) -> str:
         n = "?" if isinstance(self._n, Unsized) else self._n
@@ -243,8 +243,15 @@ class ToldSource(Source[T_co]):
         View.__init__(self, (), source._n)
         self._data = source._data
         self._copy = source._copy
+        self._varies = True
         self._epoch = epoch
         self._listeners = listeners(source._data)
+
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
+        return self if epoch == self._epoch else ToldSource(self, epoch)
+
+    def _ordered(self, items: bool) -> tuple[Any, ...] | None:
+        return (self._n, self._epoch) if items else None
 
     def _get(self, i: int) -> T_co:
         tell(self._listeners, self._epoch)

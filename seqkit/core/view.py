@@ -20,6 +20,8 @@ hook                           must?  promise
                                       a user function. Default: all of it
 ``_keyed(sources, epoch)``     no     the same view for an epoch. Default: `_rebuild` if a source changed
 ``_wrapped()``                 no     the user's object, of a view without sources
+``_ordered(items)``            no     what decides which items of the sources stand where, see `order_digest`.
+                                      None (the default): the items of the sources in their order
 ``_arguments(sources)``        no     the arguments that `repr` shows, given the text of the sources
 ``_functions()``               no     the user's functions, for `explain`
 ``_remarks()``                 no     further notes for `explain`, such as the state of workers
@@ -30,9 +32,9 @@ works ahead of the consumer. ``_streams``: iterating with the plan `Endless` fin
 than to find the length first. ``_reads_on_demand``: `_get` finds the end too, and the length may be infinite.
 ``_has_parts``: `_parts` reads nothing. ``_selects``: the items are those of the sources, found by arithmetic.
 ``_reads_groups``: an item of a source is a group of items, which a worker keeps while it reads them.
-``_is_share``: the view is the share of one of several processes, made by `shard`. ``_is_observer``: the view
-reads its only source and changes nothing, so errors do not name it. Each optional hook must agree with its
-default, and `seqkit.testing.check_view` verifies it.
+``_varies``: epochs may differ, because something is random, or an object is told the epoch. ``_is_observer``:
+the view reads its only source and changes nothing, so errors do not name it. Each optional hook must agree
+with its default, and `seqkit.testing.check_view` verifies it.
 """
 
 from __future__ import annotations
@@ -83,6 +85,7 @@ __all__ = [
     "needed_length",
     "only_selects",
     "sized",
+    "upwards",
     "walk",
 ]
 
@@ -195,7 +198,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     _selects: Any = False  # or a property
     _reads_groups = False
     _reads_on_demand: Any = False  # or a property
-    _is_share = False
+    _varies = False
     _is_observer = False
     _own_frames = 1  # from `View.__init__` to the first frame that may be the user's
     source: Any = _SourceObject()
@@ -227,14 +230,19 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         while ours[frame.f_code.co_filename] and (outer := frame.f_back) is not None:
             frame = outer
         self._site = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
-        self._random_count: int = 0  # random views in the expression. Salts the seed of the next one
+        # The random views in the expression, and those of them that are orders. They salt the next seed.
+        self._random_count: int = 0
+        self._order_count: int = 0
         for source in sources:
             if not isinstance(source, Chainable):  # faster than View, which is an abstract base class
                 kind = type(source).__name__  # type: ignore[unreachable]
                 raise TypeError(f"{self._name}: sources must be views, got {kind}. Wrap it with view().")
             self._random_count += source._random_count
+            self._order_count += source._order_count
             if source._reads_ahead:
                 self._reads_ahead = True
+            if source._varies:
+                self._varies = True
 
     # ---------------------------------------------------------------- hooks
 
@@ -269,10 +277,6 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         changed = any(new is not old for new, old in zip(sources, self._sources, strict=True))
         return self._rebuild(sources) if changed else self
 
-    def _varies(self) -> bool:
-        """Return whether epochs may differ: something is random, or an object is told the epoch."""
-        return self._random_count > 0 or any(source._varies() for source in self._sources)
-
     def _wrapped(self) -> Any:
         raise AttributeError(f"{self._name}: no object of yours lies below this view, so it has no source")
 
@@ -281,6 +285,9 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
 
     def _functions(self) -> tuple[Callable[..., Any], ...]:
         return ()
+
+    def _ordered(self, items: bool) -> tuple[Any, ...] | None:
+        return None
 
     def _remarks(self) -> list[str]:
         return []
@@ -558,6 +565,27 @@ def walk(root: View[Any], goes_below: Callable[[View[Any]], bool] = lambda view:
                 pending.extend(view._sources)
 
 
+def upwards(root: View[Any]) -> Iterator[View[Any]]:
+    """Yield the views of an expression, each once and after its sources.
+
+    >>> import seqkit as sk
+    >>> pairs = sk.collate([letters := sk.view("ab"), letters])
+    >>> list(upwards(pairs)) == [letters, pairs]
+    True
+    """
+    seen: set[int] = set()
+    pending = [root]
+    while pending:
+        node = pending[-1]
+        if waiting := [source for source in node._sources if id(source) not in seen]:
+            pending.extend(waiting)
+            continue
+        pending.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            yield node
+
+
 def only_selects(view: View[Any]) -> bool:
     """Are the items of a view those of ranges, lists and arrays, in another order or in lists?
 
@@ -651,19 +679,11 @@ def attribute(value: Any, name: str) -> Any:
 def _at_epoch(root: View[Any], epoch: int) -> View[Any]:
     """Key every view of an expression for an epoch, each view once."""
     keyed: dict[int, View[Any]] = {}
-    pending = [root]
-    while pending:
-        node = pending[-1]
-        waiting = [source for source in node._sources if id(source) not in keyed]
-        if waiting:
-            pending.extend(waiting)
-            continue
-        pending.pop()
-        if id(node) not in keyed:
-            new = node._keyed(tuple(keyed[id(source)] for source in node._sources), epoch)
-            if new is not node:
-                new._site = node._site
-            keyed[id(node)] = new
+    for node in upwards(root):
+        new = node._keyed(tuple(keyed[id(source)] for source in node._sources), epoch)
+        if new is not node:
+            new._site = node._site
+        keyed[id(node)] = new
     return keyed[id(root)]
 
 

@@ -17,7 +17,6 @@ from ..core.indices import UNBOUNDED, Indices, Plan, as_list
 from ..core.iteration import each_with, surviving
 from ..core.source import Source
 from ..core.view import View, name_of
-from ..views.bases.changed_length import known_length, warn_of_changed_length
 from ..views.bases.decided import Decided
 from ..views.gather.by_view import GatherView
 from .keys import Sample, Shards, as_key, as_keys
@@ -51,8 +50,6 @@ class Samples(View[Any]):
     are indexed by ints. A list of keys as one key reads in bulk.
     """
 
-    _chosen_of: int | None = None  # the length of the source in the epoch for which the sampler was made
-
     def __init__(self, source: View[Any]) -> None:
         super().__init__((source,))
         data = source._data if isinstance(source, Source) else None
@@ -61,19 +58,7 @@ class Samples(View[Any]):
         self._takes_lists = takes_keys and not isinstance(data, _PLAIN)
         self._takes_keys = takes_keys and not isinstance(data, np.ndarray)
 
-    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
-        view = super()._keyed(sources, epoch)
-        if isinstance(view, Samples) and view is not self:
-            view._chosen_of = known_length(self._sources[0])
-        return view
-
-    def _compare_lengths(self) -> None:
-        before, self._chosen_of = self._chosen_of, None
-        warn_of_changed_length("DataLoader: the indices of the sampler", self._sources[0], before)
-
     def _get(self, key: Any) -> Any:
-        if self._chosen_of is not None:
-            self._compare_lengths()
         source, is_bulk = self._sources[0], isinstance(key, list | np.ndarray)
         if is_bulk and not self._takes_lists:
             return list(self._getmany(as_keys(key)))
@@ -84,8 +69,6 @@ class Samples(View[Any]):
             raise
 
     def _getmany(self, indices: Any) -> Sequence[Any]:
-        if self._chosen_of is not None:
-            self._compare_lengths()
         source = self._sources[0]
         try:
             return source._getmany(indices if self._takes_keys else list(map(source._wrap_checked, indices)))

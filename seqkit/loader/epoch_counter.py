@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from dataclasses import replace
-from functools import partial
 from itertools import chain, islice
 from typing import Any
 
@@ -15,7 +14,6 @@ from ..core.source import Source
 from ..core.view import View
 from ..samplers.base import Sampler, chain_of, draw, order_of, pass_epoch, state_of
 from ..views.uniter import Uniter
-from .iterable import Resumed
 from .keys import as_key, as_keys
 from .orders import is_a_share, own_epoch
 from .own_samplers import own_samplers
@@ -201,11 +199,7 @@ class EpochCounter:
         """Begin to draw keys. The key before the first one may be checked."""
         is_checked = has_digest and start.batch > 0 and start.key is not None
         first = 0 if start.goes_on else start.batch - is_checked
-        options = self.pipeline.options
-        begin = partial(draw, self.sampler, start.epoch, first)
-        is_resumed = first and options.is_iterable
-        drawn = Resumed(type(options.dataset).__name__, begin) if is_resumed else begin()
-        keys = DrawnKeys(map(self._as_key, drawn), has_digest)
+        keys = DrawnKeys(map(self._as_key, draw(self.sampler, start.epoch, first)), has_digest)
         if is_checked:
             for last in islice(keys, 1):
                 check_key(last, start.key)

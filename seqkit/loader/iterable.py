@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from ..core.arguments import int_at_least
 from ..core.indices import UNKNOWN
 from ..core.iteration import is_one_shot
-from ..core.noticed_draws import notice_draws
 from ..core.view import View, in_order
 from ..core.worker import WorkerInfo, get_worker_info
 from ..prefetch.seeding import seed_item_again
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "IterableReader",
-    "Resumed",
     "WorkerParts",
     "iterable_split",
     "samples_of",
@@ -98,7 +96,7 @@ def _splits_itself(dataset: Any) -> bool:
 
 def samples_of(dataset: Any, batch_size: int) -> View[Any]:
     """Return the view of the samples of a data set in its order. Its `__len__` is ignored."""
-    pass_over = PassOver(type(dataset).__name__, batch_size)
+    pass_over = PassOver(batch_size)
     return Uniter(Passes(dataset, cache_size=0, n_parallel=1, pass_over=pass_over), UNKNOWN)
 
 
@@ -108,59 +106,20 @@ class PassOver:
 
     A data set may draw from the global generators, for example to shuffle its files. In a worker process each
     batch is passed over with the seeds that it had. Elsewhere the generators are the program's.
-
-    Parameters
-    ----------
-    name : str
-        What a warning calls the data set.
-    batch_size : int
     """
 
-    name: str
     batch_size: int
 
     def __call__(self, read: Callable[[int], Any], at: int, i: int) -> Any:
         """Return sample `i`, or a `Stopped`; see `Passes`."""
-        size, found = self.batch_size, list[Any]()
-
-        def draw() -> None:
-            for last in range(at - at % size + size - 1, i, size):
-                seed_item_again(last // size)
-                found[:] = [read(last)]
-                if isinstance(found[0], Stopped):
-                    return
-
-        _noticing(self.name, draw)
-        if found and isinstance(found[0], Stopped):
-            return found[0]
+        size = self.batch_size
+        for last in range(at - at % size + size - 1, i, size):
+            seed_item_again(last // size)
+            found = read(last)
+            if isinstance(found, Stopped):
+                return found
         seed_item_again(i // size)
         return read(i)
-
-
-def _noticing(name: str, draw: Callable[[], None]) -> None:
-    remedy = "Give it set_epoch(epoch), and a generator of its own that is seeded by the epoch"
-    notice_draws(f"DataLoader: the data set ({name})", remedy, draw)
-
-
-class Resumed(Iterator[Any]):
-    """The samples that a function begins to iterate. It is noticed what beginning and the first one draw."""
-
-    def __init__(self, name: str, begin: Callable[[], Iterator[Any]]) -> None:
-        self._name = name
-        self._begin = begin
-        self._samples: Iterator[Any] | None = None
-
-    def __next__(self) -> Any:
-        if self._samples is not None:
-            return next(self._samples)
-        found = list[Any]()
-
-        def draw() -> None:
-            self._samples = self._begin()
-            found.append(next(self._samples))
-
-        _noticing(self._name, draw)
-        return found[0]
 
 
 class IterableReader:

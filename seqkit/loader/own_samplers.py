@@ -48,11 +48,11 @@ def counting(sampler: Any) -> Any:
 
 
 class ShuffleSampler(RandomSampler):
-    """The order of `shuffle`, which depends on the number of random views below it."""
+    """The order of `shuffle`, which depends on the number of orders below it."""
 
     @property
     def order(self) -> View[int]:
         """The indices of an epoch, as a view."""
         indices: View[int] = view(range(len(self)))
-        indices._random_count = getattr(self.data_source, "_random_count", 0)
+        indices._order_count = getattr(self.data_source, "_order_count", 0)
         return shuffle(indices, self.seed)

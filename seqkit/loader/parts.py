@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from typing import Any
 from weakref import WeakSet
@@ -25,7 +24,6 @@ from ..core.view import View, in_order
 from ..core.worker import get_worker_info, in_process_worker
 from ..prefetch.errors import record
 from ..prefetch.seeding import seed_item_again
-from .iterable import Resumed
 from .joined_parts import JoinedParts
 from .keys import Sample
 
@@ -68,9 +66,7 @@ class Blocks:
         first = start * (self.size or 1)
         if start:
             seed_item_again((part, 0))
-        begin = partial(self._begin, part)
-        is_resumed = start or self.read_before
-        items = Resumed(type(self.dataset).__name__, begin) if is_resumed else begin()
+        items = in_order(self.dataset.split(part, self.parts))
         block: Any = []
         try:
             if start:
@@ -88,9 +84,6 @@ class Blocks:
             raise
         if block:
             yield self._made(block)
-
-    def _begin(self, part: int) -> Iterator[Any]:
-        return in_order(self.dataset.split(part, self.parts))
 
     def _pass_over(self, items: Iterator[Any], part: int, blocks: int) -> None:
         """Draw the samples of the first blocks of a part, with the seeds that the blocks had in a worker."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 from weakref import WeakSet
 
+from ..core.once import cached
 from ..core.tracebacks import warn
 from ..core.view import View
-from ..views.bases.order_digest import order_digest, warn_of_other_order
+from ..views.bases.order_digest import order_digest, refuse_other_order
 from .advice import warn_of_forgotten_order, warn_of_left_out_state
 from .attributes import Attributes
 from .options import Options
@@ -27,7 +28,6 @@ class Resumable(Attributes):
     _nodes: WeakSet[Any]
     _engines: WeakSet[Any]
     _said: set[str]
-    _known_order: tuple[int, str | None] = -1, None  # an epoch, and the digest of the order of the data set
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the latest iterator's consumer, as a small dict for JSON.
@@ -76,15 +76,16 @@ class Resumable(Attributes):
             return order_name(self._epochs.sampler)
         if not self._options.shuffle:
             return "sequential"
-        below = getattr(self.dataset, "_random_count", 0)  # salts the order
-        return f"shuffle above {below} random views" if below else "shuffle"
+        below = getattr(self.dataset, "_order_count", 0)  # salts the order
+        return f"shuffle above {below} orders" if below else "shuffle"
 
-    def _dataset_order(self, position: dict[str, Any]) -> str | None:
+    def _dataset_order(self, position: Mapping[str, Any]) -> str | None:
         """Return a digest of the order in which the data set gives its items, in the middle of an epoch."""
-        epoch = position["epoch"]
-        if position["batch"] and self._known_order[0] != epoch:
-            self._known_order = epoch, order_digest(self.dataset, epoch)
-        return self._known_order[1] if position["batch"] else None
+        return self._digest if position["batch"] else None
+
+    @cached
+    def _digest(self) -> str | None:
+        return order_digest(self.dataset)
 
     def _warn_once(self, name: str, warn: Callable[[Options, Any], bool]) -> None:
         """Call a function that warns if need be, until it has."""
@@ -134,8 +135,8 @@ class Resumable(Attributes):
         TypeError
             If `state` is not such a dict.
         ValueError
-            If it is of another seed, batch size, kind of order or, in the middle of an epoch, number of
-            samples.
+            If it is of another seed, batch size, kind of order or, in the middle of an epoch, number or order
+            of samples.
 
         Warns
         -----
@@ -144,6 +145,7 @@ class Resumable(Attributes):
         """
         has_seed = self._options.seed is not None or self._options.generator is not None
         check_state(state, self.batch_size, self.seed if has_seed else None, self._order())
+        refuse_other_order("DataLoader: the data set", state.get("dataset_order"), self._dataset_order(state))
         epochs = self._epochs
         before = epochs.number
         epochs.tell(state["epoch"])  # the number of samples may depend on the epoch
@@ -153,9 +155,6 @@ class Resumable(Attributes):
         except ValueError:
             epochs.tell(before)
             raise
-        warn_of_other_order(
-            "DataLoader: the data set", state.get("dataset_order"), self._dataset_order(dict(state))
-        )
         if state["seed"] != self.seed:
             self._close_nodes()
         self._set_seed(state["seed"])

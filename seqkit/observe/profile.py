@@ -335,7 +335,7 @@ def _nodes(pipeline: _ProbedPipeline, read: _Read) -> Iterator[NodeFigures]:
 def _stale_caches(source: View[Any]) -> Iterator[str]:
     """Yield the caches that have other items in each epoch."""
     for line, view in outline(source):
-        if view._name == "add_cache" and view._varies():
+        if view._name == "add_cache" and view._varies:
             yield line.lstrip(" │├└─")
 
 

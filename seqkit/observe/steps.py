@@ -310,7 +310,9 @@ class _Held(View[Any]):
 
     def __init__(self, source: View[Any], held: list[tuple[View[Any], Any, Any]]) -> None:
         super().__init__((), source._n if is_measured(source) else UNKNOWN)
-        self._random_count = source._random_count  # the keys of random views above depend on it
+        # The keys of random views above depend on these.
+        self._random_count, self._order_count = source._random_count, source._order_count
+        self._varies = source._varies
         self._name = source._name
         self._original = source
         self._held = {key_of(j): value for view, j, value in reversed(held) if view is source}

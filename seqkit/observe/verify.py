@@ -206,7 +206,7 @@ def _remarks(loader: Any) -> tuple[str, ...]:
 
 
 def _epochs_of_view(view: View[Any]) -> Iterator[tuple[int, Any]]:
-    return ((epoch, view.at_epoch(epoch)) for epoch in ((0, 1) if view._varies() else (0,)))
+    return ((epoch, view.at_epoch(epoch)) for epoch in ((0, 1) if view._varies else (0,)))
 
 
 def _verified(

@@ -7,9 +7,8 @@ from itertools import cycle, islice
 from typing import Any
 
 from ..core.arguments import as_bool
-from ..core.processes import warn_of_drawn_seed
 from ..core.view import View
-from ..views.shard import Even, as_even
+from ..views.shard import Even, as_even, refuse_drawn_seeds
 from .base import SeededSampler, chain_of, order_of
 from .distributed import Share, as_place
 from .nested import NestedSampler
@@ -40,7 +39,8 @@ class ShardedSampler(Share, NestedSampler):
     TypeError
         If `sampler` is not iterable, a number is not an int, or `contiguous` is not a bool.
     ValueError
-        If a number is out of range, `even` is unknown, or PyTorch has no process group.
+        If a number is out of range, `even` is unknown, PyTorch has no process group, or `sampler` draws its
+        order without a seed.
 
     Notes
     -----
@@ -72,9 +72,8 @@ class ShardedSampler(Share, NestedSampler):
         self.even = as_even(even, "ShardedSampler")
         self.contiguous = as_bool(contiguous, "ShardedSampler: contiguous")
         inner = chain_of(sampler)[-1]
-        if isinstance(inner, SeededSampler) and getattr(inner, "shuffle", True):
-            name = f"ShardedSampler: {type(inner).__name__}"
-            warn_of_drawn_seed(inner.seed, name, "shares overlap and leave out indices")
+        if self.num_replicas > 1 and isinstance(inner, SeededSampler) and getattr(inner, "shuffle", True):
+            refuse_drawn_seeds([(type(inner).__name__, inner.seed)], "ShardedSampler")
 
     def _shared_at(self, epoch: int) -> View[Any] | None:
         return order_of(self.sampler, epoch)

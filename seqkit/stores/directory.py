@@ -15,7 +15,6 @@ from zlib import crc32
 
 from ..core.plain import plain
 from ..core.randomness import digest
-from ..views.bases.order_digest import is_other_order
 
 __all__ = ["ABSENT", "Directory", "replace_file"]
 
@@ -57,7 +56,7 @@ class Directory:
     scope : str
         Name of a part of the directory, with its own keys.
     order : str, optional
-        A digest of the order of the sequence, if it is known. A directory for another order is refused.
+        The `order_digest` of the items, if it is known. A directory with another one is refused.
 
     Raises
     ------
@@ -155,10 +154,10 @@ class Directory:
             self._refuse(f"has format {version}, this seqkit knows {self.VERSION}")
         if length != self._length:
             self._refuse(f"was made for {_of_length(length)}, this is for {_of_length(self._length)}")
-        if is_other_order(order, self._order):
+        if None not in (order, self._order) and order != self._order:
             self._refuse(
-                "holds items in another order (without a seed each program draws its own: pass the same"
-                " seed to shuffle, random_split or whatever draws it)"
+                "holds the items of another order, share or seed (without a seed each program draws its own:"
+                " pass the same seed to shuffle, random_split or whatever draws it)"
             )
         return True
 

@@ -27,7 +27,7 @@ from ..core.view import name_of
 from ..prefetch.hooks import introduced
 from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.settings import CONTEXTS, Context
-from ..views.bases.order_digest import order_digest, warn_of_other_order
+from ..views.bases.order_digest import order_digest, refuse_other_order
 from .batch import Collation, StreamBatch, Unequal
 from .chunks import Chunks, Opener, Resume, StreamsOfThread
 from .epochs import StreamEpochs
@@ -387,7 +387,7 @@ class StreamLoader(LoaderDisplay):
 
     def _streams_order(self, state: dict[str, Any]) -> str | None:
         """Return a digest of the order in which the streams are given, in the middle of an epoch."""
-        return order_digest(self._streams, state["epoch"]) if state["batch"] else None
+        return order_digest(self._streams) if state["batch"] else None
 
     def _identity(self) -> dict[str, Any]:
         """Return the fields that a state and the loader that goes on from it must share."""
@@ -422,7 +422,7 @@ class StreamLoader(LoaderDisplay):
         """
         takes_seed = self.draws_its_order()
         check_state(state, self._identity(), takes_seed)
-        warn_of_other_order(
+        refuse_other_order(
             "StreamLoader: the list of streams", state.get("streams_order"), self._streams_order(state)
         )
         if self._seed_was_drawn:

@@ -222,14 +222,12 @@ class Stream(Generic[T]):
             for one in listeners(below):
                 one.set_epoch(self._epoch)
 
-    def _order_digest(self, epoch: int) -> str | None:
-        """Return a digest of what the order in an epoch depends on, for states. None if that is not known."""
+    def _order_digest(self) -> str:
+        """Return a digest of what the order depends on, for states."""
         source: Any = self._source
         views = walk(source) if isinstance(source, View) else ()
         below = [view.stream for view in views if isinstance(view, _ByNumber)] or [source]
-        found = [order_digest(one, epoch) or "-" for one in below]
-        seeds = [one.partition("-")[0] for one in found], self._seed_of_order()
-        return f"{digest(repr(seeds)).hex()[:8]}-{''.join(one.partition('-')[2] for one in found)}"
+        return digest(repr(([order_digest(one) for one in below], self._seed_of_order()))).hex()
 
     def _seed_of_order(self) -> int | None:
         return None

@@ -95,6 +95,9 @@ class Arange(View[int]):
     def _leaves(self, indices: range) -> bool:
         return min(indices[0], indices[-1]) < 0 or max(indices[0], indices[-1]) >= self._n
 
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return (self._range,)
+
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[int]:
         return self
 

@@ -167,6 +167,9 @@ class Batch(Grouped):
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((self._sources[0], self._members(i)),)
 
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return self._size, self._last
+
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Batch(sources[0], self._size, self._last, self._pad, self._given_fn)
 

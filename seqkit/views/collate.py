@@ -11,7 +11,7 @@ from ..core.indices import Indices, Plan
 from ..core.source import as_view
 from ..core.view import Indexable, T, U, V, View, sized
 from .bases.columns import Columns
-from .bases.side_by_side import SideBySide, warn_of_other_orders
+from .bases.side_by_side import SideBySide
 
 __all__ = ["Collate", "collate"]
 
@@ -90,7 +90,6 @@ def collate(sequences: Any = None, **named: Any) -> View[Any]:
 def _collated(sources: list[View[Any]], names: tuple[str, ...] | None) -> Collate:
     if not sources:
         raise ValueError("collate: at least one sequence is needed, got none")
-    warn_of_other_orders(sources, "collate")
     return sized(Collate(tuple(sources), names))
 
 
@@ -123,6 +122,9 @@ class Collate(SideBySide, Columns[Any]):
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
         return self._rows(plan, tuple if self._names is None else self._item)
+
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return (self._names,)
 
     def _set(self, i: int, value: Any) -> Iterable[Any]:
         if self._names is None:

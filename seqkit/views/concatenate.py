@@ -124,6 +124,9 @@ class Concatenate(OneOfSeveral):
             stop = plan.stop - start if isinstance(n, Unsized) else min(plan.stop - start, n)
             yield source, range(max(plan.start - start, 0), max(stop, 0))
 
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return ()
+
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Concatenate(sources)
 

@@ -106,6 +106,9 @@ class Cycle(Selection):
             yield range(first, last)
             i += last - first
 
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return (self._limit,)
+
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Cycle(sources[0], self._limit)
 

@@ -13,16 +13,14 @@ from ..core.errors import fail
 from ..core.indices import UNBOUNDED, Endless, Indices, Length, Plan, as_array
 from ..core.once import cached
 from ..core.source import as_view
-from ..core.tracebacks import warn
 from ..core.view import Indexable, T, View, needed_length, sized
 from .bases.one_of_several import IntArray, OneOfSeveral
 from .gather.part_of_shuffle import warn_of_part_of_shuffle
-from .shuffle import shuffle
 
 __all__ = ["Epochs", "epochs"]
 
 
-def epochs(sequence: Indexable[T], n: int | None = None, seed: int | None = None) -> View[T]:
+def epochs(sequence: Indexable[T], n: int | None = None) -> View[T]:
     """Return the view of n passes over a sequence. Pass e is its ``at_epoch(e)``.
 
     A shuffle has a new order in each pass. All passes are one sequence, so a `prefetch` above it works ahead
@@ -34,8 +32,6 @@ def epochs(sequence: Indexable[T], n: int | None = None, seed: int | None = None
         Of known length, the same in each epoch, and not empty unless `n` is given.
     n : int, optional
         Number of passes, 0 or more. None (the default): unbounded.
-    seed : int, optional
-        Deprecated: shuffle the sequence instead, ``epochs(shuffle(sequence, seed), n)``.
 
     Returns
     -------
@@ -65,14 +61,7 @@ def epochs(sequence: Indexable[T], n: int | None = None, seed: int | None = None
     """
     source = as_view(sequence, "epochs")
     n = optional_int(n, "epochs: n", least=0)
-    seed = optional_int(seed, "epochs: seed", least=0)
-    if seed is not None:
-        warn(
-            "epochs: the parameter seed will be removed. Write epochs(shuffle(sequence, seed), n).",
-            FutureWarning,
-        )
-        source = shuffle(source, seed)
-    elif n != 1:
+    if n != 1:
         warn_of_part_of_shuffle(source, "epochs")
     return sized(Epochs(source, n))
 
@@ -136,12 +125,15 @@ class Epochs(OneOfSeveral):
             yield number, part
             i += len(part) * step
 
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return self._passes, *[self._first] * items
+
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Epochs(sources[0], self._passes, self._first)
 
     def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
         first = epoch if self._passes is None else epoch * self._passes
-        return Epochs(self._sources[0], self._passes, first) if self._varies() else self
+        return Epochs(self._sources[0], self._passes, first) if self._varies else self
 
     def _arguments(self, sources: list[str]) -> list[str]:
         passes = [] if self._passes is None else [str(self._passes)]

@@ -189,7 +189,7 @@ class Filter(Scanned[T], Columns[T]):
         return scan.result()
 
     def _part(self, wanted: range) -> View[Any] | None:
-        if self._varies():
+        if self._varies:
             return None  # in another epoch the items are at other positions
         scan, count = self._begin(), max(wanted, default=-1) + 1
         while len(scan.indices) < count:
@@ -217,7 +217,7 @@ class Filter(Scanned[T], Columns[T]):
 
     def _take(self, indices: range | IndexArray) -> View[Any]:
         # If something below follows the epoch, its items are at other positions in another epoch.
-        is_fixed = self._found.known and not self._varies()
+        is_fixed = self._found.known and not self._varies
         return self._chosen.view._take(indices) if is_fixed else super()._take(indices)
 
     def _set(self, i: int, value: Any) -> Iterable[Any]:
@@ -228,12 +228,15 @@ class Filter(Scanned[T], Columns[T]):
 
     def _select(self, names: tuple[str, ...]) -> View[Any]:
         source = selected(self._sources[0], names)
-        if self._varies():
+        if self._varies:
             raise TypeError(
                 "select: this filter has other items in each epoch."
                 " Filter before shuffling, or select below filter."
             )
         return source._take(self.indices)
+
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return ()
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         rebuilt = Filter(self._predicate, sources[0], self._progress)

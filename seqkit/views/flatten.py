@@ -188,7 +188,7 @@ class Flatten(Scanned[Any]):
         return np.cumsum(lengths, dtype=np.int64)
 
     def _part(self, wanted: range) -> View[Any] | None:
-        if self._varies():
+        if self._varies:
             return None  # in another epoch the sequences have other lengths
         sequences, lengths = in_order(self._sources[0]), list[int]()
         while sum(lengths) <= max(wanted, default=-1):
@@ -283,6 +283,9 @@ class Flatten(Scanned[Any]):
 
     def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ()  # one item of the source serves many items, of which any may come first
+
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return ()
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         rebuilt = Flatten(sources)

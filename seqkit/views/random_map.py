@@ -114,6 +114,9 @@ class RandomMap(Random):
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return RandomMap(self._f, sources[0], self._seed, self._epoch, self._given_name)
 
+    def _ordered(self, items: bool) -> tuple[Any, ...] | None:
+        return self._facts(items) if items else None  # the order is that of the source
+
     def _functions(self) -> tuple[Callable[..., Any], ...]:
         return (self._f,)
 

@@ -12,10 +12,8 @@ import numpy.typing as npt
 
 from ..core.arguments import int_at_least
 from ..core.indices import compact
-from ..core.processes import warn_of_drawn_seed
 from ..core.randomness import Permutation, as_seed, node_key
 from ..core.source import as_view
-from ..core.tracebacks import warn
 from ..core.values import values_of
 from ..core.view import Indexable, T, View, needed_length
 from .bases.random import is_reordered
@@ -36,7 +34,7 @@ def random_split(
     """Return views of random parts of a sequence. Each item is in exactly one part.
 
     The items of each part are chosen now and are the same in every epoch. Their order is random. No item is
-    read. A part that has no items, although its length is not 0, is warned of.
+    read.
 
     Parameters
     ----------
@@ -98,7 +96,6 @@ def random_split(
     sizes = _sizes(wanted, n)
     # The key contains the length, so splitting a part again with the same seed is independent.
     number = as_seed(seed, "random_split: seed")
-    warn_of_drawn_seed(number, "random_split", "test data of one are training data of another")
     key = node_key(f"random_split of {n}", number, 0, 0)
     order = Permutation(n, key).many(range(n))
     if groups is not None and stratify is not None:
@@ -111,20 +108,7 @@ def random_split(
         owners = _deal_classes(codes[order], count, sizes)
     else:
         owners = np.repeat(np.arange(len(sizes)), sizes)
-    parts = tuple(source._take(compact(order[owners == part], n)) for part in range(len(sizes)))
-    _warn_of_empty(parts, wanted, n)
-    return parts
-
-
-def _warn_of_empty(parts: Sequence[View[Any]], wanted: Sequence[Any], n: int) -> None:
-    """Warn of parts that should have items, and have none."""
-    for i, (part, length) in enumerate(zip(parts, wanted, strict=True)):
-        if n and length and not len(part):
-            warn(
-                f"random_split: part {i} of length {length} is empty, because there are too few items or"
-                f" groups: {n} items for {len(parts)} parts. Pass larger lengths, or smaller groups",
-                UserWarning,
-            )
+    return tuple(source._take(compact(order[owners == part], n)) for part in range(len(sizes)))
 
 
 def _sizes(given: list[Any], n: int) -> list[int]:

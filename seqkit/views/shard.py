@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from ..core.arguments import as_bool, int_at_least, positive_int
-from ..core.processes import warn_of_drawn_seed
+from ..core.indices import IndexArray, Indices, Length, Plan, as_array, select
+from ..core.once import cached
+from ..core.randomness import DrawnSeed
 from ..core.source import as_view
-from ..core.view import Indexable, T, View, needed_length
+from ..core.view import Indexable, T, View, needed_length, sized
 from .bases.random import reorderings
-from .concatenate import concatenate
+from .bases.selection import Selection
 
-__all__ = ["Even", "as_even", "shard"]
+__all__ = ["Even", "Shard", "as_even", "shard"]
 
 Even = Literal["pad", "drop"]
 
@@ -46,13 +49,15 @@ def shard(
         If `rank` or `world_size` is not an int, `contiguous` not a bool, or `sequence` cannot be indexed or
         has no length.
     ValueError
-        If `rank` or `world_size` is out of range, or `even` is unknown.
+        If `rank` or `world_size` is out of range, or `even` is unknown. If `world_size` is above 1, and an
+        order below such as a `shuffle` has no seed: each process would draw another one.
 
     Notes
     -----
-    A slice, or two with ``even="pad"``: no memory, one addition per access. Needs the length at
-    once. After ``shard`` of Gluon and tf.data. PyTorch's ``DistributedSampler`` is ``contiguous=False,
-    even="pad"``. To shuffle across all parts, shuffle the sequence first, with the same seed for each part.
+    No memory, one addition per access. Needs the length at once, unless that reads items. In each epoch the
+    items that the sequence then has are divided. After ``shard`` of Gluon and tf.data. PyTorch's
+    ``DistributedSampler`` is ``contiguous=False, even="pad"``. To shuffle across all parts, shuffle the
+    sequence first, with the same seed for each part.
 
     Examples
     --------
@@ -66,14 +71,69 @@ def shard(
     rank = as_rank(rank, world_size, "shard", "world_size")
     contiguous = as_bool(contiguous, "shard: contiguous")
     even = as_even(even, "shard")
-    for node in reorderings(source) if world_size > 1 else ():
-        warn_of_drawn_seed(node._seed, f"shard: {node._name} below", "shares overlap and leave out items")
-    n = needed_length(source, "shard")
-    parts = [source._take(part) for part in _part(n, rank, world_size, contiguous, even)]
-    share = parts[0] if len(parts) == 1 else concatenate(parts)
-    if share is not source:
-        share._is_share = True
-    return share
+    if world_size > 1:
+        refuse_drawn_seeds([(node._name, node._seed) for node in reorderings(source)], "shard")
+    return sized(Shard(source, rank, world_size, contiguous, even))
+
+
+def refuse_drawn_seeds(seeds: Iterable[tuple[str, int]], who: str) -> None:
+    """Raise ValueError for an order whose seed was drawn: each process would draw another one."""
+    for name, seed in seeds:
+        if isinstance(seed, DrawnSeed):
+            raise ValueError(
+                f"{who}: {name} below has no seed, so each process draws another order, and shares would"
+                f" overlap and leave out items. Pass the same seed to {name} in all processes."
+            )
+
+
+class Shard(Selection):
+    """The view that `shard` returns. In each epoch it divides the items that the sequence then has."""
+
+    def __init__(
+        self, source: View[Any], rank: int, world_size: int, contiguous: bool, even: Even | None
+    ) -> None:
+        super().__init__((source,))
+        self._rank = rank
+        self._world_size = world_size
+        self._contiguous = contiguous
+        self._even: Even | None = even
+
+    @cached
+    def _total(self) -> int:
+        return needed_length(self._sources[0], "shard")
+
+    @cached
+    def _part(self) -> range:
+        """The positions of the items. After the last item of the sequence comes the first one again."""
+        return _part(self._total, self._rank, self._world_size, self._contiguous, self._even)
+
+    def _length(self) -> Length:
+        return len(self._part)
+
+    def _where(self, i: int) -> int:
+        return self._part[i] % self._total
+
+    def _many(self, indices: Indices) -> range | IndexArray:
+        found = select(self._part, indices)
+        if isinstance(found, range) and (not found or max(found[0], found[-1]) < self._total):
+            return found
+        return as_array(found) % self._total
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        if isinstance(plan, range) and isinstance(found := self._many(plan), range):
+            return self._sources[0]._iter(found)
+        return super()._iter(plan)
+
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return self._world_size, self._contiguous, self._even, *[self._rank] * items
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return Shard(sources[0], self._rank, self._world_size, self._contiguous, self._even)
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        contiguous = ["contiguous=False"] * (not self._contiguous)
+        even = [] if self._even is None else [f"even={self._even!r}"]
+        return [*sources, str(self._rank), str(self._world_size), *contiguous, *even]
 
 
 def as_rank(rank: Any, count: int, who: str, name_of_count: str) -> int:
@@ -100,21 +160,14 @@ def as_even(even: Any, who: str) -> Even | None:
     return even  # type: ignore[no-any-return]
 
 
-def _part(n: int, rank: int, world_size: int, contiguous: bool, even: Even | None) -> list[range]:
-    """Return the items of the part: ranges in ``[0, n)``, two if the part wraps around the end."""
+def _part(n: int, rank: int, world_size: int, contiguous: bool, even: Even | None) -> range:
+    """Return the positions of the part. With ``even="pad"`` they go on after the last item."""
     size, rest = divmod(n, world_size)
     if even == "pad":
         size, rest = -(-n // world_size), 0
     elif even == "drop":
         n, rest = n - rest, 0
-    if contiguous:
-        start = rank * size + min(rank, rest)
-        part = range(start, start + size + (rank < rest))
-    else:
-        part = range(rank, size * world_size if even == "pad" else n, world_size)
-    if not part or part[-1] < n:
-        return [part]
-    # The part has at most n items. Those from n on are the first items again.
-    inside = part[: max(-(-(n - part.start) // part.step), 0)]
-    wrapped = range(part[len(inside)] % n, part[-1] % n + 1, part.step)
-    return [piece for piece in (inside, wrapped) if piece]
+    if not contiguous:
+        return range(rank, size * world_size if even == "pad" else n, world_size)
+    start = rank * size + min(rank, rest)
+    return range(start, start + size + (rank < rest))

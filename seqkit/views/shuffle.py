@@ -30,7 +30,8 @@ def shuffle(
 ) -> View[T]:
     """Return the view of the items of a sequence in random order.
 
-    The order is a pure function of (seed, epoch) and the number of random views below. Each item occurs once.
+    Each item occurs once. The order is a pure function of (seed, epoch) and the number of orders below, which
+    are other shuffles, `shuffle_groups` and `mix`. So images and labels that are shuffled with one seed pair.
 
     Parameters
     ----------
@@ -41,8 +42,8 @@ def shuffle(
     epoch : int
         Number of the pass, 0 or more. Each epoch has another order. See `View.at_epoch`.
     name : str, optional
-        Salts the seed. None (the default) uses the number of random views below this one, so that two
-        shuffles with one seed differ.
+        Salts the seed. None (the default) uses the number of orders below this one, so that a shuffle of a
+        shuffle with the same seed differs from it.
     order : "keyed" or "numpy"
         A keyed permutation that needs no memory (default), or the permutation
         ``numpy.random.default_rng(seed).permutation(len(sequence))``, to reproduce experiments that used it.
@@ -123,8 +124,11 @@ class Shuffle(Selection, Random):
     def _many(self, indices: Indices) -> Indices:
         return self._permutation.many(indices)
 
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return *self._facts(items), self._order
+
     def _select(self, names: tuple[str, ...]) -> View[Any]:
-        # The salt stays, although fewer random views may be below.
+        # The salt stays, although fewer orders may be below.
         source = selected(self._sources[0], names)
         return sized(Shuffle(source, self._seed, self._epoch, self._salt, self._order))
 

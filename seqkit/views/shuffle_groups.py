@@ -50,7 +50,7 @@ def shuffle_groups(
         Number of groups whose items are mixed (1 or more). Larger values come closer to a full shuffle, and
         need a cache of this many groups.
     name : str, optional
-        Salts the seed in place of the number of random nodes below. See `shuffle`.
+        Salts the seed in place of the number of orders below. See `shuffle`.
 
     Returns
     -------
@@ -191,8 +191,11 @@ class ShuffleGroups(Selection, Random):
             found[here] = start + permutation.many(wanted[here] - start)
         return found + order.shifts[np.searchsorted(order.ends, found, "right")]
 
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return *self._facts(items), self._sizes, self._at_once
+
     def _select(self, names: tuple[str, ...]) -> View[Any]:
-        # The salt stays, although fewer random views may be below.
+        # The salt stays, although fewer orders may be below.
         source = selected(self._sources[0], names)
         return ShuffleGroups(source, self._sizes, self._seed, self._epoch, self._at_once, self._salt)
 

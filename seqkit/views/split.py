@@ -178,6 +178,9 @@ class Split(Columns[Any]):
     def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ()  # a part is a view, of which nothing may be read
 
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return (self._edges if isinstance(self._edges, int) else tuple(self._edges),)
+
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Split(sources[0], self._edges)
 

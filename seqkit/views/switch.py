@@ -16,6 +16,7 @@ from ..core.plain import as_index, is_flag, plain
 from ..core.source import as_view
 from ..core.view import Indexable, T, U, View, only_selects, sized
 from .bases.decided import Decided
+from .bases.order_digest import index_facts
 from .bases.side_by_side import SideBySide
 
 __all__ = ["Case", "Switch", "case", "switch"]
@@ -192,6 +193,9 @@ class Case(SideBySide):
     @cached
     def _is_planned(self) -> bool:
         return only_selects(self._sources[0])
+
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return index_facts(self._sources[0])
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return type(self)(sources)

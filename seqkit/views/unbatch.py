@@ -161,6 +161,9 @@ class Unbatch(View[Any]):
     def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ()  # one item of the source serves many items, of which any may come first
 
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return self._batch_size, self._last_batch_size
+
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Unbatch(sources[0], self._batch_size, self._last_batch_size)
 

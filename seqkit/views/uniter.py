@@ -12,9 +12,8 @@ from ..core.arguments import int_at_least, optional_int, positive_int, refuse_as
 from ..core.errors import EndOfSequence, as_given, fail, summary
 from ..core.indices import UNKNOWN, Endless, Indices, Length, Plan, as_list
 from ..core.iteration import Progress, restarting
-from ..core.noticed_draws import draws_of
 from ..core.set_epoch import listeners
-from ..core.tracebacks import hide_frames, warn
+from ..core.tracebacks import hide_frames
 from ..core.view import T, View, name_of
 from .bases.passes import Passes, Stopped
 
@@ -83,23 +82,8 @@ def uniter(
     cache_size = int_at_least(cache_size, "uniter: cache_size", 0)
     n_parallel = positive_int(n_parallel, "uniter: n_parallel")
     size = optional_int(size, "uniter: size", least=0)
-    passes = Passes(iterable, cache_size, n_parallel, pass_over=_pass_over)
+    passes = Passes(iterable, cache_size, n_parallel)
     return Uniter(passes, _length(iterable) if size is None else size)
-
-
-def _pass_over(read: Callable[[int], Any], at: int, i: int) -> Any:
-    """Return item `i`, as in `Passes`. Warn if a new pass draws what may be its order."""
-    if at:
-        return read(i)
-    found = list[Any]()
-    if drawn := draws_of(lambda: found.append(read(0))):
-        warn(
-            f"uniter: the iterable draws from {' and '.join(drawn)}, and is read in several passes: each"
-            " worker, and each step backwards, begins one of its own. If each pass has another order, then"
-            " items come twice or are missed. Give the iterable a seed",
-            UserWarning,
-        )
-    return found[0] if isinstance(found[0], Stopped) else read(i)
 
 
 def _length(iterable: Any) -> Length:
@@ -115,6 +99,7 @@ class Uniter(View[Any]):
     def __init__(self, passes: Passes, n: Length) -> None:
         super().__init__((), n)
         self._passes = passes
+        self._varies = not passes.one_shot and bool(listeners(passes.iterable))
 
     def _get(self, i: int) -> Any:
         found = self._own().read(i)
@@ -194,10 +179,12 @@ class Uniter(View[Any]):
         return self._passes.iterable
 
     def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
-        return Uniter(self._passes.at_epoch(epoch), self._n) if self._varies() else self
+        if not self._varies or epoch == self._passes.epoch:
+            return self
+        return Uniter(self._passes.at_epoch(epoch), self._n)
 
-    def _varies(self) -> bool:
-        return not self._passes.one_shot and bool(listeners(self._passes.iterable))
+    def _ordered(self, items: bool) -> tuple[Any, ...] | None:
+        return (self._n, self._passes.epoch) if items and self._passes.epoch is not None else None
 
     def _arguments(self, sources: list[str]) -> list[str]:
         iterable, passes = self._passes.iterable, self._passes

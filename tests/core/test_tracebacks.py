@@ -326,21 +326,6 @@ def test_a_name_without_a_method_of_ours_gets_an_expression(name: str, advice: s
     assert str(caught.value) == f"source: no attribute {name!r}. Use {advice}."
 
 
-@pytest.mark.parametrize(
-    ("name", "ours"),
-    [
-        ("map", "smap"),
-        ("zip", "collate"),
-        ("Dataloader", "DataLoader"),
-        ("StreamLoader", "streams.StreamLoader"),
-    ],
-)
-def test_a_function_name_of_another_library_gets_a_hint_with_ours(name: str, ours: str) -> None:
-    with pytest.raises(AttributeError) as caught:
-        getattr(sk, name)
-    assert str(caught.value) == f"module 'seqkit' has no attribute {name!r}. Use {ours!r}."
-
-
 def test_a_name_like_no_other_gets_no_hint() -> None:
     for name in ("frobnicate", "_smap"):
         with pytest.raises(AttributeError, match=f"has no attribute '{name}'$"):

@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from seqkit.stores.add_cache.memory import size_of
 from seqkit.stores.directory import ABSENT
 from seqkit.testing import CountingSource, FailingSource, UnsizedSource
 from seqkit.testing.failing import Failure, by_iteration
+from seqkit.views.bases.order_digest import order_digest
 
 from ..helpers import Interrupted
 
@@ -1201,8 +1203,133 @@ def test_a_sequence_without_a_length_may_have_a_store(tmp_path):
 def test_a_store_of_another_order_is_refused(tmp_path, seeds):
     first, second = (sk.smap(abs, sk.shuffle(range(40), seed)) for seed in seeds)
     items = list(sk.add_cache(first, store=tmp_path)[:20])
-    with pytest.raises(ValueError, match=r"holds items in another order .* pass the same seed"):
+    with pytest.raises(ValueError, match=r"holds the items of another order, .* pass the same seed"):
         sk.add_cache(second, store=tmp_path)
     assert list(sk.add_cache(first.at_epoch(0), store=tmp_path)[:20]) == items
     named = sk.add_cache(second, store=tmp_path / "named", key=lambda i: str(i))
     assert list(named) == list(second)
+
+
+def draw(x, rng):
+    return x, rng.random()
+
+
+LABELS = np.arange(24) % 5
+
+
+class Told:
+    """A data set that follows the epoch."""
+
+    epoch = 0
+
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, i):
+        return i, self.epoch
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+
+# Views of 24 items each, which differ in one argument.
+ORDERS = {
+    "share": lambda: [sk.shard(range(48), rank, 2) for rank in (0, 1)],
+    "share in turns": lambda: [sk.shard(range(48), rank, 2, False) for rank in (0, 1)],
+    "kind of share": lambda: [sk.shard(range(48), 0, 2, contiguous) for contiguous in (True, False)],
+    "padded share": lambda: [sk.shard(range(47), rank, 2, False, even="pad") for rank in (0, 1)],
+    "share of a shuffle": lambda: [sk.shard(sk.shuffle(range(48), 1), rank, 2) for rank in (0, 1)],
+    "map of a share": lambda: [sk.smap(abs, sk.shard(range(48), rank, 2)) for rank in (0, 1)],
+    "share below": lambda: [sk.batch(sk.shard(range(96), rank, 2), 2) for rank in (0, 1)],
+    "share in a shuffle": lambda: [sk.shuffle(sk.shard(range(48), rank, 2), 0) for rank in (0, 1)],
+    "shuffle": lambda: [sk.view(range(24)), *(sk.shuffle(range(24), seed) for seed in (1, 2))],
+    "kind of shuffle": lambda: [sk.shuffle(range(24), 1, order=kind) for kind in ("keyed", "numpy")],
+    "name": lambda: [sk.shuffle(range(24), 1, name=name) for name in (None, "x", "y")],
+    "epoch": lambda: [sk.shuffle(range(24), 1, epoch) for epoch in (0, 1)],
+    "seed of draws": lambda: [sk.random_map(draw, range(24), seed) for seed in (1, 2)],
+    "groups": lambda: [sk.shuffle_groups(range(24), sizes, 1) for sizes in (4, 6, [4, 20])],
+    "groups at once": lambda: [sk.shuffle_groups(range(24), 4, 1, groups_at_once=n) for n in (1, 2)],
+    "mix": lambda: [sk.mix([range(48)] * 2, shares, seed=1)[:24] for shares in ([1, 1], [1, 2])],
+    "slice": lambda: [sk.view(range(48))[part] for part in (slice(24), slice(24, None), slice(0, None, 2))],
+    "reversed": lambda: [sk.view(range(24))[::step] for step in (1, -1)],
+    "indices": lambda: [sk.gather(range(48), indices) for indices in (LABELS, LABELS[::-1], LABELS + 1)],
+    "mask": lambda: [sk.gather(range(48), np.arange(48) % 2 == k) for k in (0, 1)],
+    "view of a list": lambda: [sk.gather(range(48), sk.view([*range(24)][::step])) for step in (1, -1)],
+    "view of an array": lambda: [sk.gather(range(48), sk.view(LABELS[::step])) for step in (1, -1)],
+    "view of a range": lambda: [sk.gather(range(48), sk.view(range(k, 24 + k))) for k in (0, 9)],
+    "arange": lambda: [sk.gather(range(48), sk.arange(k, 24 + k)) for k in (0, 9)],
+    "shuffled indices": lambda: [sk.gather(range(24), sk.shuffle(range(24), seed)) for seed in (1, 2)],
+    "sampler": lambda: [sk.gather(range(24), sk.samplers.RandomSampler(24, seed=seed)) for seed in (1, 2)],
+    "split": lambda: [*sk.random_split(range(48), [0.5, 0.5], 1), sk.random_split(range(48), [24, 24], 2)[0]],
+    "batch": lambda: [sk.batch(range(n), k) for n, k in ((96, 4), (72, 3))],
+    "window": lambda: [sk.window(range(50), 3, stride=stride)[:24] for stride in (1, 2)],
+    "joined": lambda: [join([range(12), range(12)]) for join in (sk.interleave, sk.concatenate)],
+    "selector": lambda: [sk.case(sk.view([0, 1] * 12)[::step], range(24), range(24)) for step in (1, -1)],
+    "columns": lambda: [sk.collate({name: range(24) for name in names}) for names in ("ab", "ba")],
+    "side by side": lambda: [sk.collate([range(24), sk.view(range(24))[::step]]) for step in (1, -1)],
+    "epochs": lambda: [sk.epochs(sk.shuffle(range(12), 0), 2).at_epoch(epoch) for epoch in (0, 1)],
+    "told epoch": lambda: [sk.view(Told()).at_epoch(epoch) for epoch in (0, 1)],
+}
+
+
+@pytest.mark.parametrize("kind", ORDERS)
+def test_a_store_belongs_to_one_order(tmp_path, kind):
+    for number, view in enumerate(ORDERS[kind]()):
+        kept = sk.add_cache(view, 24, store=tmp_path)
+        items = list(map(repr, kept))
+        assert len(items) == len(view) == 24
+        assert list(map(repr, sk.add_cache(ORDERS[kind]()[number], store=tmp_path))) == items
+        for other in [*ORDERS[kind]()[:number], *ORDERS[kind]()[number + 1 :]]:
+            with pytest.raises(ValueError, match="holds the items of another order, share or seed"):
+                sk.add_cache(other, store=tmp_path)
+        kept.clear()
+        (tmp_path / "seqkit-store.json").unlink()
+        for folder in tmp_path.iterdir():
+            shutil.rmtree(folder)
+
+
+def test_the_order_of_all_shares_is_one(tmp_path):
+    for n, count, even in ((1001, 4, "pad"), (1001, 4, "drop"), (1000, 8, None), (3, 8, "pad")):
+        order = sk.smap(abs, sk.shuffle(range(n), 3))
+        shares = [sk.batch(sk.shard(order, rank, count, False, even=even), 2) for rank in range(count)]
+        assert len({order_digest(share) for share in shares}) == 1
+        assert len({order_digest(share.at_epoch(2), items=True) for share in shares}) == count
+
+
+def test_functions_caches_and_nodes_change_no_order():
+    def plain(view):
+        return sk.batch(sk.smap(abs, view), 2)
+
+    view = sk.shuffle(range(9), 1)
+    for other in (
+        plain(view),
+        plain(sk.add_cache(view, 3)),
+        plain(sk.prefetch(view, 1, "thread")),
+        plain(sk.smap(lambda x: x, view)),
+        plain(sk.random_map(draw, view)),
+        plain(view.at_epoch(4)),
+    ):
+        assert order_digest(other) == order_digest(plain(view))
+
+
+def test_indices_of_any_type_are_one_order():
+    found = {order_digest(sk.gather(range(48), LABELS.astype(kind))) for kind in ("u1", "i4", "i8", ">i8")}
+    assert found == {order_digest(sk.gather(range(48), LABELS.tolist()))}
+
+
+@pytest.mark.parametrize("store", [True, False])
+def test_the_view_itself_and_its_epoch_0_share_what_they_computed(tmp_path, store):
+    calls = []
+
+    def f(x):
+        calls.append(x)
+        return x
+
+    for first in (0, 3):
+        calls.clear()
+        order = sk.smap(f, sk.shuffle(range(99), 0, first))
+        kept = sk.add_cache(order, 99, store=tmp_path / str(first) if store else None)
+        assert list(kept) == list(kept.at_epoch(first)) == list(sk.batch(kept, 99).at_epoch(first)[0])
+        assert len(calls) == 99
+        for epoch in (3 - first, 1, first):
+            assert list(kept.at_epoch(epoch)) == list(order.at_epoch(epoch))

@@ -284,12 +284,12 @@ def test_the_number_of_batches_follows_from_lengths() -> None:
         len(StreamLoader(lengths, numbers, 3, pad_value=0))
 
 
-def test_a_list_of_streams_in_another_order_than_before_is_warned_of() -> None:
+def test_a_list_of_streams_in_another_order_than_before_is_refused() -> None:
     first, second = (
         StreamLoader(shuffle(range(9)), lambda n: [np.array(n)] * 3, 2, pad_value=0) for _ in range(2)
     )
     list(islice(first, 2))
     state = first.state_dict()
-    with pytest.warns(UserWarning, match="the list of streams has another order"):
+    with pytest.raises(ValueError, match="the list of streams has another order"):
         second.load_state_dict(state)
     first.load_state_dict(state)

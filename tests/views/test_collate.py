@@ -292,25 +292,45 @@ def test_columns_that_cannot_be_selected_are_refused() -> None:
         sk.filter(bool, sk.shuffle(points, seed=0)).select("x")  # type: ignore[attr-defined]
 
 
-def doubled(seed: int, **options: Any) -> sk.View[Any]:
-    noisy = sk.random_map(lambda x, rng: 2 * x, range(20), seed=0)
-    return sk.shuffle(noisy, seed=seed, **options)
+def noisy(view: Any) -> sk.View[Any]:
+    return sk.random_map(lambda x, rng: x, view, seed=0)
 
 
-@pytest.mark.parametrize("kind", ["collate", "smap"])
-def test_two_shuffles_with_one_seed_that_give_other_pairs_are_warned_of(kind: str) -> None:
-    def join(a: Any, b: Any) -> sk.View[Any]:
-        return sk.collate([a, b]) if kind == "collate" else sk.smap(lambda x, y: (x, y), a, b)
+BETWEEN: dict[str, Callable[[Any], Any]] = {
+    "a map": lambda view: sk.smap(abs, view),
+    "a random map": noisy,
+    "two random maps": lambda view: noisy(noisy(view)),
+    "a cache over a random map": lambda view: sk.add_cache(noisy(view), 20),
+    "random maps side by side": lambda view: sk.smap(lambda x, y: x, noisy(view), noisy(view)),
+    "a random map of some items": lambda view: sk.concatenate([noisy(view[:9]), view[9:]]),
+    "all items filtered": lambda view: sk.filter(lambda x: True, noisy(view)),
+}
 
-    order = sk.shuffle(range(20), seed=1)
-    with pytest.warns(UserWarning, match="are shuffled with the same seed, but in different orders, because"):
-        join(order, doubled(1))
-    # The remedies, and pairs that are meant.
-    named = join(sk.shuffle(range(20), seed=1, name="x"), doubled(1, name="x"))
-    assert all(b == 2 * a for a, b in named.at_epoch(3))
-    together = sk.shuffle(join(range(20), sk.smap(lambda x: 2 * x, range(20))), seed=1)
-    assert all(b == 2 * a for a, b in together)
-    for other in (doubled(2), doubled(1, name="y"), range(20), sk.smap(abs, order), sk.shuffle(range(20), 1)):
-        join(order, other)
-    drawn = join(sk.shuffle(range(20), seed=1, order="numpy"), doubled(1, order="numpy"))
-    assert all(b == 2 * a for a, b in drawn)
+
+@pytest.mark.parametrize("order", [sk.shuffle, lambda view, seed: sk.shuffle_groups(view, 4, seed)])
+@pytest.mark.parametrize("between", BETWEEN)
+def test_shuffles_with_one_seed_pair_whatever_lies_below_them(order: Any, between: str) -> None:
+    images, labels = order(BETWEEN[between](range(20)), 0), order(range(20), 0)
+    for epoch in range(3):
+        assert all(a == b for a, b in sk.collate([images, labels]).at_epoch(epoch))
+        assert all(sk.smap(lambda a, b: a == b, images, labels).at_epoch(epoch))
+    again, once = order(order(range(20), 0), 0), order(range(20), 0)
+    assert list(again) != list(once) != list(range(20))
+
+
+def test_a_mix_pairs_too_and_a_shuffle_above_it_differs() -> None:
+    parts = range(9), range(100, 120)
+    images, labels = sk.mix([noisy(part) for part in parts], seed=3), sk.mix(parts, seed=3)
+    assert list(images) == list(labels)
+    above = [list(sk.shuffle(view, seed=3)) for view in (images, labels)]
+    assert above[0] == above[1] != list(sk.gather(labels, sk.shuffle(range(len(labels)), seed=3)))
+
+
+def test_random_maps_above_each_other_draw_numbers_of_their_own() -> None:
+    def draw(x: Any, rng: Any) -> list[float]:
+        return [*x, rng.random()]
+
+    view: Any = [[] for _ in range(5)]
+    for below in (lambda v: v, lambda v: sk.shuffle(v, seed=0), lambda v: sk.smap(list, v)):
+        view = sk.random_map(draw, below(view), seed=0)
+    assert all(len(set(drawn)) == 3 for drawn in view)

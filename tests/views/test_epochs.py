@@ -175,12 +175,6 @@ def test_empty_sequences_are_legal_where_they_end():
         epochs([])
 
 
-def test_a_seed_still_shuffles_with_a_warning():
-    with pytest.warns(FutureWarning, match=r"Write epochs\(shuffle\(sequence, seed\), n\)"):
-        view = epochs("abc", 2, seed=4)
-    assert list(view) == list(epochs(sk.shuffle("abc", 4), 2))
-
-
 def test_unfit_arguments_are_refused():
     with says(ValueError, "epochs: n must be an int of at least 0 or None, got -1"):
         epochs("ab", -1)

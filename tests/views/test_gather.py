@@ -272,33 +272,3 @@ def test_an_assignment_through_a_view_of_indices_reaches_the_source() -> None:
     with pytest.raises(IndexError, match="outside"):
         sk.gather(numbers, sk.view([0, 9]))[:] = [0, 0]
     assert numbers == [10, 2, 31]
-
-
-# -------------------------------------------------------------------- lengths that differ between epochs
-
-
-def patches():
-    return sk.flatten(sk.random_map(lambda v, rng: [v] * int(rng.integers(0, 5)), range(6), seed=3))
-
-
-PARTS = {
-    "share": lambda view: sk.shard(view, 0, 2),
-    "rest": lambda view: view[1:],
-    "reversed": lambda view: view[::-1],
-    "indices": lambda view: sk.gather(view, [0, 9]),
-}
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_a_part_of_a_sequence_that_grew_is_warned_of(part):
-    view = patches()
-    assert [len(view.at_epoch(epoch)) for epoch in range(3)] == [10, 13, 9]
-    chosen = PARTS[part](view)
-    assert len(list(chosen)) == len(list(chosen.at_epoch(0)))
-    with pytest.warns(UserWarning, match="were chosen for 10 items, but the sequence has 13 in this epoch"):
-        list(chosen.at_epoch(1))
-
-
-@pytest.mark.parametrize("choose", [lambda view: view[:5], lambda view: view.head(3), lambda view: view[2:6]])
-def test_some_first_items_of_a_sequence_that_grew_are_not_warned_of(choose):
-    assert len(list(choose(patches()).at_epoch(1))) == len(choose(patches()))

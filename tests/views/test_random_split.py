@@ -53,29 +53,6 @@ def test_fractions_are_rounded_down_and_the_rest_dealt_in_turn(n, fractions, len
     assert [len(part) for part in random_split(range(n), np.array(fractions), seed=1)] == lengths
 
 
-@pytest.mark.parametrize(
-    ("n", "lengths", "options", "empty"),
-    [
-        (1, [0.1] * 10, {}, 9),
-        (3, [0.9, 0.05, 0.05], {}, 2),
-        (5, [0.9, 0.1], {}, 1),
-        (8, [0.5, 0.5], {"groups": [0] * 8}, 1),
-        (6, [2, 2, 2], {"groups": [0] * 4 + [1] * 2}, 1),
-        (3, [3, 0], {}, 0),
-        (3, [1.0, 0.0], {}, 0),
-        (8, [0.5, 0.5], {"groups": [0] * 4 + [1] * 4}, 0),
-        (0, [0.8, 0.2], {}, 0),
-    ],
-)
-def test_a_part_that_should_have_items_and_has_none_is_warned_of(n, lengths, options, empty):
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        parts = random_split(range(n), lengths, seed=0, **options)
-    assert sum(map(len, parts)) == n
-    assert len(found) == empty
-    assert all("is empty, because there are too few items or groups" in str(one.message) for one in found)
-
-
 def test_a_fraction_of_0_stays_empty():
     third = 1 / 3
     parts = random_split(range(5), [0.0, third, 0, third, third], seed=0)

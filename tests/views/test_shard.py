@@ -63,8 +63,27 @@ def test_parts_are_slices_and_need_no_memory():
                 ranks = [shard(range(n), rank, count, contiguous, even=even) for rank in range(count)]
                 assert sum(map(len, ranks)) in (n, n + -n % count, n - n % count)
                 assert ranks[1][-1] < n
-    assert repr(shard("abcdef", 1, 2)) == "gather(<str of 6>, range(3, 6))"
-    assert repr(shard("abcdef", 1, 2, False)) == "gather(<str of 6>, range(1, 6, 2))"
+    assert repr(shard("abcdef", 1, 2)) == "shard(<str of 6>, 1, 2)"
+    assert repr(shard("abcdef", 1, 2, False)) == "shard(<str of 6>, 1, 2, contiguous=False)"
+
+
+@pytest.mark.parametrize("contiguous", [True, False])
+@pytest.mark.parametrize("even", [None, "pad", "drop"])
+def test_each_epoch_divides_the_items_that_it_has(contiguous, even):
+    patches = sk.flatten(sk.random_map(lambda v, rng: [v] * int(rng.integers(0, 5)), range(6), seed=3))
+    assert [len(patches.at_epoch(epoch)) for epoch in range(3)] == [10, 13, 9]
+    ranks = [shard(patches, rank, 4, contiguous, even=even) for rank in range(4)]
+    for epoch in (0, 1, 2, 0):
+        items = list(patches.at_epoch(epoch))
+        assert [list(rank.at_epoch(epoch)) for rank in ranks] == parts(items, 4, contiguous, even)
+
+
+def test_an_order_without_a_seed_is_refused():
+    for order in (sk.shuffle(range(8)), sk.smap(abs, sk.mix([range(8), range(8)]))):
+        with pytest.raises(ValueError, match="has no seed, so each process draws another order"):
+            shard(order, 0, 2)
+        assert len(shard(order, 0, 1)) == len(order)
+    assert len(shard(sk.random_map(lambda x, rng: x, range(8)), 0, 2)) == 4
 
 
 def test_nothing_is_read_and_parts_of_a_shuffle_share_one_order_in_every_epoch():

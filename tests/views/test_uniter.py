@@ -611,18 +611,3 @@ def test_its_repr_reads_nothing():
 def test_it_cannot_be_written_to():
     with pytest.raises(TypeError, match="uniter does not support assignment"):
         uniter([1, 2])[0] = 1
-
-
-def shuffled():
-    order = list(range(20))
-    random.shuffle(order)
-    yield from order
-
-
-def test_an_iterable_that_draws_its_order_is_warned_of_in_several_passes():
-    view = sk.uniter(shuffled, size=20)
-    assert sorted(view[i] for i in range(20)) == list(range(20))
-    with pytest.warns(UserWarning, match=r"draws from `random`, and is read in several passes"):
-        view[3]
-    fixed = sk.uniter(lambda: iter(range(20)), size=20)
-    assert [fixed[i] for i in range(19, -1, -1)] == list(range(19, -1, -1))

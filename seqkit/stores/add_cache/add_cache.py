@@ -19,6 +19,7 @@ from ...core.source import as_view
 from ...core.view import Indexable, T, View, sized
 from ...core.worker import private_memory
 from ...views.bases.decided import Decided
+from ...views.bases.order_digest import order_digest
 from ..directory import ABSENT
 from .contents import Computation, Contents, computing_many
 from .memory import CacheMapping
@@ -113,9 +114,9 @@ def add_cache(
     if cache_size is None and cache is None and max_bytes is None:
         cache_size = 1
     path = None if store is None else os.path.abspath(os.path.expanduser(store))
-    return sized(
-        AddCache(as_view(arr, "add_cache"), CacheSettings(cache_size, cache, policy, max_bytes, path, key))
-    )
+    source = as_view(arr, "add_cache")
+    order = order_digest(source, items=True) if path is not None and key is None else None
+    return sized(AddCache(source, CacheSettings(cache_size, cache, policy, max_bytes, path, key, order)))
 
 
 class AddCache(View[T]):
@@ -279,7 +280,7 @@ class AddCache(View[T]):
         return AddCache(sources[0], replace(self._settings.fresh(""), store=None, key=None))
 
     def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
-        if not self._varies():
+        if not self._varies or sources[0] is self._sources[0]:
             return self  # and keep its items
         return AddCache(sources[0], self._settings.fresh(f"epoch-{epoch}"))
 

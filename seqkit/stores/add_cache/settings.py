@@ -10,7 +10,6 @@ from typing import Any, Literal
 from ...core.errors import as_given
 from ...core.indices import Unsized
 from ...core.view import View
-from ...views.bases.order_digest import order_digest
 from ..directory import Directory
 from .contents import Contents
 from .memory import CacheMapping, CacheMemory
@@ -23,7 +22,7 @@ StoreKey = Callable[[int], Any]
 
 @dataclass(frozen=True)
 class CacheSettings:
-    """The arguments of `add_cache`, and `scope`, the name of a part of the store."""
+    """The arguments of `add_cache`, the digest of its items, and `scope`, the name of a part of the store."""
 
     cache_size: int | None
     cache: CacheMapping | None
@@ -31,6 +30,7 @@ class CacheSettings:
     max_bytes: int | None
     store: str | None
     key: StoreKey | None
+    order: str | None = None
     scope: str = ""
 
     def contents(self, source: View[Any]) -> Contents:
@@ -39,8 +39,7 @@ class CacheSettings:
         if self.store is None:
             return Contents(memory, None)
         length = None if self.key is not None or isinstance(source._n, Unsized) else source._n
-        order = order_digest(source, 0) if self.key is None else None
-        return Contents(memory, Directory(self.store, length, self.scope, order))
+        return Contents(memory, Directory(self.store, length, self.scope, self.order))
 
     def emptied(self) -> CacheSettings:
         """Return the same settings with an empty dict. A mapping of another type stays as it is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,9 +15,11 @@ __all__ = ["Random", "is_reordered", "reorderings"]
 
 
 class Random(View[Any]):
-    """A view that is keyed by seed, epoch, and its name or the number of random views below it.
+    """A view that is keyed by seed, epoch, and its name or the number of views like it below.
 
-    ``_reorders``: it changes which item stands where, rather than the items.
+    ``_reorders``: it is an order, which changes which item stands where, rather than the items. The key of an
+    order contains the number of orders below it. So two shuffles with one seed pair, whatever else lies below
+    them. Other random views count all random views, so that the numbers of each are its own.
     """
 
     _reorders = False
@@ -30,8 +33,11 @@ class Random(View[Any]):
         n: Length | None = None,
     ) -> None:
         super().__init__(sources, n)
-        self._salt = self._random_count if name is None else name
+        below = self._order_count if self._reorders else self._random_count
+        self._salt = below if name is None else name
         self._random_count += 1
+        self._order_count += self._reorders
+        self._varies = True
         self._seed = seed
         self._epoch = epoch
         self._given_name = name
@@ -41,10 +47,16 @@ class Random(View[Any]):
         return node_key(self._name, self._seed, self._epoch, self._salt)
 
     def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
+        if epoch == self._epoch and all(map(operator.is_, sources, self._sources)):
+            return self
         keyed = self._rebuild(sources)
         assert isinstance(keyed, Random)
         keyed._epoch = epoch  # nothing has been drawn from it yet
         return keyed
+
+    def _facts(self, items: bool) -> tuple[Any, ...]:
+        """Return what the key depends on, for `_ordered`; the epoch only with `items`."""
+        return self._seed, self._given_name, *[self._epoch] * items
 
     def _key_arguments(self) -> list[str]:
         """Return the arguments of `repr` that distinguish this view from others with the same sources."""

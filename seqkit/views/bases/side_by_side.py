@@ -9,39 +9,11 @@ from ...core.errors import EndOfSequence
 from ...core.indices import UNBOUNDED, UNKNOWN, Indices, Length, Plan, Unsized, as_list
 from ...core.iteration import surviving
 from ...core.once import cached
-from ...core.tracebacks import warn
 from ...core.view import View
-from .random import reorderings
 
-__all__ = ["SideBySide", "Zip", "common_length", "warn_of_other_orders"]
+__all__ = ["SideBySide", "Zip", "common_length"]
 
 Zip = Literal["strict", "shortest"]
-
-
-def warn_of_other_orders(sources: Sequence[View[Any]], who: str) -> None:
-    """Warn of sequences that are shuffled with the same seed, and yet in different orders.
-
-    The key of a shuffle contains the number of random views below it, unless it has a name or is numpy's.
-    """
-    shuffled = [source for source in sources if source._random_count] if len(sources) > 1 else []
-    orders = {
-        tuple(
-            (node._seed, node._salt)
-            for node in reorderings(source, _has_one_source)  # all views would take longer with each layer
-            if node._given_name is None and getattr(node, "_order", None) != "numpy"
-        )
-        for source in shuffled
-    }
-    if len(orders) > len({tuple(seed for seed, _ in order) for order in orders}):
-        warn(
-            f"{who}: sequences are shuffled with the same seed, but in different orders, because other random"
-            f" steps are below. Pass the same name to each shuffle, or shuffle the result of {who}",
-            UserWarning,
-        )
-
-
-def _has_one_source(view: View[Any]) -> bool:
-    return len(view._sources) == 1
 
 
 class SideBySide(View[Any]):

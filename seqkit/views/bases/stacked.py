@@ -12,6 +12,7 @@ from ...core.source import Source
 from ...core.view import View
 from ...core.worker import empty, is_placing
 from ..gather.gather import Gather
+from ..shard import Shard
 
 __all__ = ["Stacked", "borrowed", "in_shared_memory"]
 
@@ -65,8 +66,11 @@ def in_shared_memory(collate_fn: Any) -> Any:
 
 def borrowed(view: View[Any], indices: range) -> np.ndarray[Any, Any] | None:
     """Return the memory of an array source that has these items, for a function that copies them, or None."""
-    while type(view) is Gather and isinstance(view._map, range) and view._readable:
-        indices, view = view._map[as_slice(indices)], view._sources[0]
+    while isinstance(view, Shard) or (type(view) is Gather and view._readable):
+        found, view = view._many(indices), view._sources[0]
+        if not isinstance(found, range):
+            return None
+        indices = found
     if isinstance(view, Source) and isinstance(view._data, np.ndarray):
         return view._data[as_slice(indices)]
     return None

@@ -16,6 +16,7 @@ from ...core.plain import as_index, is_flag
 from ...core.view import View, only_selects
 from ..bases.columns import Columns, selected
 from ..bases.decided import Decided
+from ..bases.order_digest import index_facts
 
 __all__ = ["GatherView"]
 
@@ -135,6 +136,9 @@ class GatherView(Columns[Any]):
 
     def _select(self, names: tuple[str, ...]) -> View[Any]:
         return type(self)(selected(self._sources[0], names), self._sources[1])
+
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return index_facts(self._sources[1])
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return type(self)(*sources)

@@ -24,7 +24,6 @@ from ...core.indices import (
 from ...core.once import cached
 from ...core.source import as_view
 from ...core.view import Indexable, Ordered, T, View
-from ..bases.changed_length import known_length, warn_of_changed_length
 from ..bases.selection import Selection
 from .by_view import GatherView
 
@@ -121,8 +120,6 @@ class Gather(Selection):
     range there.
     """
 
-    _chosen_of: int | None = None  # the length of the source in the epoch in which the indices were chosen
-
     def __init__(self, source: View[Any], index_map: range | IndexArray) -> None:
         super().__init__((source,), len(index_map))
         self._map = index_map
@@ -141,22 +138,8 @@ class Gather(Selection):
     @cached
     def _readable(self) -> bool:
         """Is every index known to be in range? Otherwise items are read one by one, and some may fail."""
-        n, before = self._sources[0]._n, self._chosen_of
-        if before is not None and self._reaches(before - 1):
-            warn_of_changed_length("gather: the indices", self._sources[0], before)
+        n = self._sources[0]._n
         return n is not UNKNOWN and _within(self._map, n)
-
-    def _reaches(self, last: int) -> bool:
-        """Return whether the indices go to the end, or are a share. A few first ones are always right."""
-        return self._is_share or not _within(self._map, last)
-
-    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
-        view = super()._keyed(sources, epoch)
-        if isinstance(view, Gather) and view is not self:
-            before = known_length(self._sources[0])
-            view._chosen_of = before if self._chosen_of is None else self._chosen_of
-            view._is_share = self._is_share
-        return view
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         return super()._getmany(indices) if self._readable else View._getmany(self, indices)
@@ -176,6 +159,9 @@ class Gather(Selection):
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         j = int(self._map[i])
         return ((self._sources[0], (j,)),) if 0 <= j < self._sources[0]._n else ()
+
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return (self._map,)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Gather(sources[0], self._map)
@@ -223,6 +209,9 @@ class Skip(Selection):
         if self._most is not None or (len(indices) and min(_ends(indices)) < 0):
             return Gather(self, indices)
         return self._sources[0]._take(self._many(indices))
+
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return self._start, self._step, self._most
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Skip(sources[0], self._start, self._step, self._most)

@@ -40,8 +40,7 @@ def _has_part_of_shuffle(view: View[Any]) -> bool:
     False
     """
     return any(
-        isinstance(node, Gather) and not node._is_share and _is_part(node) and _is_shuffled(node._sources[0])
-        for node in walk(view, lambda node: not node._is_share)
+        isinstance(node, Gather) and _is_part(node) and _is_shuffled(node._sources[0]) for node in walk(view)
     )
 
 

@@ -157,6 +157,9 @@ class Interleave(OneOfSeveral):
 
         return surviving(self, plan, read)
 
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return (self._stop,)
+
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Interleave(sources, self._stop)
 

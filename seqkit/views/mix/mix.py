@@ -67,7 +67,7 @@ def mix(
         End when the first sequence has no further item (default). Or end when the last one has none, or
         never: the other sequences then start again, keyed for their next epoch.
     name : str, optional
-        Salts the seed. None (the default) uses the number of random views below this one.
+        Salts the seed. None (the default) uses the number of orders below this one. See `shuffle`.
 
     Returns
     -------
@@ -186,8 +186,11 @@ class Mix(OneOfSeveral, Random):
             return self._in_turn(plan, turns.each(plan.start, plan.stop), shares)
         return super()._iter(plan)
 
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return *self._facts(items), self._shares, self._most
+
     def _select(self, names: tuple[str, ...]) -> View[Any]:
-        # The salt stays, although fewer random views may be below.
+        # The salt stays, although fewer orders may be below.
         sources = tuple(selected(source, names) for source in self._sources)
         return sized(Mix(sources, self._shares, self._most, self._seed, self._epoch, self._salt))
 

@@ -12,7 +12,7 @@ from ...core.indices import Indices, Length, Plan, as_list, nth
 from ...core.iteration import Progress, restarting
 from ...core.source import as_view
 from ...core.view import Indexable, T, Table, U, V, View, name_of, sized
-from ..bases.side_by_side import Zip, common_length, warn_of_other_orders
+from ..bases.side_by_side import Zip, common_length
 from .batched import BatchedSmap
 from .chain import Chain, Step, joined
 
@@ -127,7 +127,6 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
         return Smap(f, (as_view(sequences[0], "smap"),))
     batched = as_bool(batched, "smap: batched")
     views = tuple(as_view(s, "smap") for s in sequences)
-    warn_of_other_orders(views, "smap")
     return sized(BatchedSmap(f, views, zip) if batched else Smap(f, views, zip))
 
 
