@@ -103,7 +103,7 @@ class ChainOfViews(RuleBasedStateMachine):
 
     @rule(seed=seeds)
     def shuffle(self, seed: int) -> None:
-        order = shuffled(self.model, seed, salt=self.view._random_count)
+        order = shuffled(self.model, seed, salt=self.view._order_count)
         self.extend(f"sk.shuffle(v, seed={seed})", order)
 
     @rule(buffered=st.none() | sizes)
@@ -142,7 +142,7 @@ class ChainOfViews(RuleBasedStateMachine):
     @precondition(lambda self: len(self.model) < 40)
     @rule(seed=seeds)
     def mix(self, seed: int) -> None:
-        x, salt = self.model, 2 * self.view._random_count
+        x, salt = self.model, 2 * self.view._order_count
         n = len(x) * 3 // 2
         self.extend(f"sk.mix([v, v[::-1]], [2, 1], seed={seed})", mixed([x, x[::-1]], (2, 1), n, seed, salt))
 

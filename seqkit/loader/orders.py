@@ -15,6 +15,7 @@ from ..samplers.batches import InfiniteSampler
 from ..samplers.distributed import DistributedSampler
 from ..samplers.sharded import ShardedSampler
 from ..views.gather.gather import Gather
+from ..views.shard import Shard
 
 __all__ = [
     "forgets_its_order",
@@ -99,5 +100,8 @@ def is_a_share(sampler: Any) -> bool:
 
 
 def has_slice(view: View[Any]) -> bool:
-    """Return whether a view contains a slice, as `shard` makes one."""
-    return any(isinstance(node, Gather) and isinstance(node._map, range) for node in walk(view))
+    """Return whether a view contains a slice or a `shard`."""
+    return any(
+        isinstance(node, Shard) or (isinstance(node, Gather) and isinstance(node._map, range))
+        for node in walk(view)
+    )

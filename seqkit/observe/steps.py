@@ -312,7 +312,6 @@ class _Held(View[Any]):
         super().__init__((), source._n if is_measured(source) else UNKNOWN)
         # The keys of random views above depend on these.
         self._random_count, self._order_count = source._random_count, source._order_count
-        self._varies = source._varies
         self._name = source._name
         self._original = source
         self._held = {key_of(j): value for view, j, value in reversed(held) if view is source}

@@ -149,7 +149,6 @@ def test_processes_that_start_later_are_noticed_by_the_first_epoch(group: Any) -
 
 
 WITHOUT_SEED: dict[str, Any] = {
-    "random_split": lambda seed: sk.random_split(range(8), [0.5, 0.5], seed),
     "shard: shuffle": lambda seed: sk.shard(sk.smap(abs, sk.shuffle(range(8), seed)), 1, 2),
     "shard: shuffle_groups": lambda seed: sk.shard(sk.shuffle_groups(range(8), 2, seed), 1, 2),
     "shard: mix": lambda seed: sk.shard(sk.mix([range(4), range(4)], seed=seed), 1, 2),
@@ -163,14 +162,10 @@ WITHOUT_SEED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", WITHOUT_SEED)
-def test_processes_that_each_draw_a_seed_for_what_they_share_are_warned(name: str, group: Any) -> None:
-    (message,) = warnings_of(lambda: WITHOUT_SEED[name](None))
-    assert message.startswith(name)
-    assert "each of the 2 processes of torch.distributed" in message
-    assert "Pass the same seed in all processes" in message
+def test_a_share_of_an_order_without_a_seed_is_refused(name: str, group: Any) -> None:
+    with pytest.raises(ValueError, match=f"{name} below has no seed, so each process draws another order"):
+        WITHOUT_SEED[name](None)
     assert not warnings_of(lambda: WITHOUT_SEED[name](0))
-    group.get_world_size, group.get_rank = lambda: 1, lambda: 0
-    assert not warnings_of(lambda: WITHOUT_SEED[name](None))
 
 
 @pytest.mark.parametrize(

@@ -344,15 +344,8 @@ def resume(dataset: Any, options: dict[str, Any]) -> None:
         assert len(list(loader)) == 5
 
 
-@pytest.mark.parametrize("options", ELSEWHERE, ids=str)
-@pytest.mark.parametrize("dataset", [Shuffles(), ShufflesAtOnce(), ShufflesParts()])
-def test_an_order_drawn_from_generators_of_the_program_is_warned_of(dataset: Any, options: Any) -> None:
-    with pytest.warns(UserWarning, match=r"drawn from `.*random`, and another program draws others"):
-        resume(dataset, options)
-
-
 @pytest.mark.parametrize("options", [*ELSEWHERE, {"num_workers": 2}], ids=str)
-def test_an_order_that_follows_from_the_epoch_is_not_warned_of(options: Any) -> None:
+def test_an_order_that_follows_from_the_epoch_is_resumed(options: Any) -> None:
     resume(ShufflesByEpoch(), options)
 
 

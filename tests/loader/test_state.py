@@ -909,8 +909,8 @@ def read_twice(dataset: Any, **options: Any) -> dict[str, Any]:
         ),
         (
             (range(10), {"shuffle": True}),
-            (sk.random_map(lambda i, rng: i, range(10)), {"shuffle": True}),
-            "'shuffle above 1 random views'",
+            (sk.shuffle(range(10), 0), {"shuffle": True}),
+            "'shuffle above 1 orders'",
         ),
         (
             (range(10), {"shuffle": True}),

@@ -1,7 +1,6 @@
 """What is special about `random_split`: every item in just one part, by length, by group, by class."""
 
 import random
-import warnings
 from collections import Counter
 from itertools import chain, pairwise
 

@@ -3,7 +3,6 @@
 import copy
 import gc
 import pickle
-import random
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count, islice
