@@ -166,7 +166,7 @@ FIGURES = {
     "arange": Figure({}, lambda: sk.arange(2, 14, 3), "arange"),
     "case": Figure({"selector": [0, 1, 1], **TWO}, lambda s, x, y: sk.case(s, x, y), "case(s, x, y)"),
     "cycle": Figure({"x": tokens("abc")}, sk.cycle, "cycle(x)", first=7),
-    "epochs": Figure({"x": tokens("abc")}, lambda x: sk.epochs(x, seed=1), "epochs(x)", first=9),
+    "epochs": Figure({"x": tokens("abc")}, lambda x: sk.epochs(sk.shuffle(x, seed=1)), "epochs(x)", first=9),
     "fallback": Figure(
         ONE,
         lambda x: sk.fallback("replace", sk.smap(fragile, x)),
