@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -22,6 +24,7 @@ __all__ = [
     "Naturals",
     "Numbers",
     "agree_after_errors",
+    "for_each",
     "loses_nothing",
     "past_errors",
     "says",
@@ -136,6 +139,35 @@ def past_errors(items: Iterator[Any]) -> list[Any]:
         except BaseException as error:
             found.append(error)
     raise AssertionError("an iterator gave a thousand items and errors and went on")
+
+
+def for_each(names: str | tuple[str, ...], values: Iterable[Any]) -> Any:
+    """Run a test once for each value, as `pytest.mark.parametrize` does, but as one test.
+
+    Many cheap cases so cost no more than they compute. A case that fails names itself, and ends the test.
+    """
+    several = names if isinstance(names, tuple) else tuple(re.split(r",\s*", names))
+    cases = [value if len(several) > 1 else (value,) for value in values]
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(test)
+        def looped(**others: Any) -> None:
+            for case in cases:
+                named = dict(zip(several, case, strict=True))
+                try:
+                    test(**named, **others)
+                except pytest.skip.Exception:
+                    pass
+                except BaseException as error:
+                    error.add_note(f"with {', '.join(f'{name}={value!r}' for name, value in named.items())}")
+                    raise
+
+        signature = inspect.signature(test)
+        rest = [each for name, each in signature.parameters.items() if name not in several]
+        looped.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined]
+        return looped
+
+    return decorate
 
 
 def says(kind: type[Exception], text: str) -> Any:

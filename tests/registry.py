@@ -39,7 +39,7 @@ class Case:
     build: Build
     model: Model
     items: Callable[[list[int]], list[Any]] = list
-    sizes: tuple[int, ...] = (0, 1, 2, 3, 5, 8)
+    sizes: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 8)
     reads: Reads = "exact"
     writes: Writes = False
     length_reads: bool = False

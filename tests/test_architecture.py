@@ -200,21 +200,17 @@ def test_no_room_weighs_more_than_its_budget() -> None:
     assert over == {}, f"over the budget: {over}. Cut elsewhere, or give the reason in docs/decisions"
 
 
-every_module = pytest.mark.parametrize("module", MODULES)
+def test_imports_run_one_way() -> None:
+    assert {*map(room, MODULES)} <= {*ROOMS}, "a new room: say above which others it may import"
+    found = {module: {room(imported) for imported, _ in own_imports(module)} for module in MODULES}
+    for module, rooms in found.items():
+        assert rooms <= ROOMS[room(module)] | {room(module)}, module
 
 
-@every_module
-def test_imports_run_one_way(module: str) -> None:
-    assert room(module) in ROOMS, "a new room: say above which others it may import"
-    allowed = ROOMS[room(module)] | {room(module)}
-    assert {room(imported) for imported, _ in own_imports(module)} <= allowed
-
-
-@pytest.mark.parametrize("module", [name for name in MODULES if room(name) == "core"])
-def test_imports_of_the_core_run_one_way(module: str) -> None:
-    assert {imported for imported, _ in own_imports(module)} <= {
-        f"core.{other}" for other in CORE[module.removeprefix("core.")]
-    }
+def test_imports_of_the_core_run_one_way() -> None:
+    for module in [name for name in MODULES if room(name) == "core"]:
+        allowed = {f"core.{other}" for other in CORE[module.removeprefix("core.")]}
+        assert {imported for imported, _ in own_imports(module)} <= allowed, module
 
 
 def test_no_module_imports_itself_in_a_circle() -> None:
@@ -254,13 +250,12 @@ def test_what_only_one_file_or_room_uses_is_in_its_place() -> None:
     assert not {module for module, rooms in shared.items() if len(rooms) < 2} - from_packages
 
 
-@every_module
-def test_only_public_names_are_imported(module: str) -> None:
-    assert [name for _, name in own_imports(module) if name.startswith("_")] == []
+def test_only_public_names_are_imported() -> None:
+    found = [(module, name) for module in MODULES for _, name in own_imports(module)]
+    assert not [(module, name) for module, name in found if name.startswith("_")]
 
 
-@pytest.mark.parametrize("part", sorted(SELF_CONTAINED))
-def test_parts_of_the_engine_know_no_views(part: str) -> None:
+def test_parts_of_the_engine_know_no_views() -> None:
     allowed = {
         "core.errors",
         "core.indices",
@@ -270,32 +265,32 @@ def test_parts_of_the_engine_know_no_views(part: str) -> None:
         "core.once",
         *(f"prefetch.{other}" for other in SELF_CONTAINED),
     }
-    assert {imported for imported, _ in own_imports(f"prefetch.{part}")} <= allowed
+    for part in SELF_CONTAINED:
+        assert {imported for imported, _ in own_imports(f"prefetch.{part}")} <= allowed, part
 
 
-@every_module
-def test_engines_and_frameworks_are_not_imported_at_import_time(module: str) -> None:
-    if module == "torch":
-        return
-    assert not {room(imported) for imported, _ in imports(module, nested=False)} & (ENGINES | LIBRARIES)
+def test_engines_and_frameworks_are_not_imported_at_import_time() -> None:
+    for module in {*MODULES} - {"torch"}:
+        found = {room(imported) for imported, _ in imports(module, nested=False)}
+        assert not found & (ENGINES | LIBRARIES), module
 
 
-@every_module
-def test_what_comes_with_seqkit_imports_sources_only_inside_functions(module: str) -> None:
-    if room(module) == "sources" or module.startswith("stores.materialize."):
-        return
-    assert "sources" not in {room(imported) for imported, _ in own_imports(module, nested=False)}
+def test_what_comes_with_seqkit_imports_sources_only_inside_functions() -> None:
+    for module in MODULES:
+        if room(module) != "sources" and not module.startswith("stores.materialize."):
+            assert "sources" not in {room(name) for name, _ in own_imports(module, nested=False)}, module
 
 
-@every_module
-def test_only_the_engine_uses_threads_and_processes(module: str) -> None:
-    if room(module) in CONCURRENT_ROOMS:
-        return
-    assert {imported for imported, _ in imports(module) if room(imported) in CONCURRENCY} <= {"threading"}
-    text = MODULES[module].read_text()
-    assert set(re.findall(r"\bthreading\.(\w+)", text)) <= PASSIVE
-    assert "from threading" not in text
-    assert "os.fork" not in text
+def test_only_the_engine_uses_threads_and_processes() -> None:
+    for module, path in MODULES.items():
+        if room(module) in CONCURRENT_ROOMS:
+            continue
+        found = {imported for imported, _ in imports(module) if room(imported) in CONCURRENCY}
+        assert found <= {"threading"}, module
+        text = path.read_text()
+        assert set(re.findall(r"\bthreading\.(\w+)", text)) <= PASSIVE, module
+        assert "from threading" not in text, module
+        assert "os.fork" not in text, module
 
 
 def in_a_fresh_interpreter(code: str) -> str:
@@ -485,7 +480,6 @@ def _returns_view(thing: Any) -> bool:
 
 
 COMBINATORS = sorted(name for name, thing in PUBLIC.items() if _returns_view(thing))
-every_combinator = pytest.mark.parametrize("name", COMBINATORS)
 
 
 def view_classes(base: type = sk.View) -> Iterator[type]:
@@ -508,15 +502,13 @@ def test_importing_everything_shadows_no_builtin_and_no_name_of_typing() -> None
     assert sk.filter is PUBLIC["filter"]
 
 
-@pytest.mark.parametrize("package", [samplers, collation], ids=["samplers", "collation"])
-def test_names_of_samplers_and_collation_can_be_imported_from_seqkit(package: types.ModuleType) -> None:
-    for name in package.__all__:
-        assert getattr(sk, name) is getattr(package, name)
+def test_names_of_samplers_and_collation_can_be_imported_from_seqkit() -> None:
+    for package in (samplers, collation):
+        assert all(getattr(sk, name) is getattr(package, name) for name in package.__all__)
 
 
-@every_combinator
-def test_every_combinator_has_a_case_in_the_registry(name: str) -> None:
-    assert [case.name for case in CASES if case.combinator == name]
+def test_every_combinator_has_a_case_in_the_registry() -> None:
+    assert {*COMBINATORS} <= {case.combinator for case in CASES}
 
 
 def test_every_class_of_view_occurs_in_the_registry() -> None:
@@ -537,49 +529,45 @@ def _is_made_by_a_function(thing: Any) -> bool:
     return is_view or dataclasses.is_dataclass(thing)
 
 
-@pytest.mark.parametrize("name", sorted(PUBLIC))
-def test_every_public_name_has_an_example_that_runs(name: str) -> None:
-    assert PUBLIC[name].__doc__
-    assert ">>>" in PUBLIC[name].__doc__ or _is_made_by_a_function(PUBLIC[name])
+OF_STREAMS = {name: getattr(sk.streams, name) for name in sk.streams.__all__}
 
 
-@pytest.mark.parametrize("name", sk.streams.__all__)
-def test_every_name_of_streams_has_an_example_and_is_in_the_reference(name: str) -> None:
-    assert ">>>" in getattr(sk.streams, name).__doc__
-    assert any(name in page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
+def test_every_public_name_has_an_example_that_runs() -> None:
+    for name, thing in {**PUBLIC, **OF_STREAMS}.items():
+        assert thing.__doc__, name
+        assert ">>>" in thing.__doc__ or (_is_made_by_a_function(thing) and name in PUBLIC), name
 
 
-@every_combinator
-def test_every_combinator_has_a_reference_page(name: str) -> None:
-    page = ROOT / "docs" / "reference" / f"{name}.md"
-    text = page.read_text()
-    assert text.startswith(f"# {name}")
-    assert f"](figures/{name}.svg)" in text
-    assert "\n## Cost" in text
-    assert "\n## Elsewhere it is called\n" in text
+def test_every_public_name_is_in_the_reference() -> None:
+    pages = "\n".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
+    for name, thing in {**PUBLIC, **OF_STREAMS}.items():
+        assert name in pages or (_is_made_by_a_function(thing) and name in PUBLIC), name
 
 
-@pytest.mark.parametrize("name", sorted(PUBLIC))
-def test_every_public_name_is_in_the_reference(name: str) -> None:
-    pages = [page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md")]
-    assert any(name in page for page in pages) or _is_made_by_a_function(PUBLIC[name])
+def test_every_combinator_has_a_reference_page() -> None:
+    for name in COMBINATORS:
+        text = (ROOT / "docs" / "reference" / f"{name}.md").read_text()
+        assert text.startswith(f"# {name}")
+        assert f"](figures/{name}.svg)" in text
+        assert "\n## Cost" in text, name
+        assert "\n## Elsewhere it is called\n" in text, name
 
 
-@every_combinator
-def test_every_combinator_has_tests_of_its_own(name: str) -> None:
-    where = PUBLIC[name].__module__.split(".")[1:]
-    if where[0] in ("views", "stores"):
-        assert (ROOT / "tests" / where[0] / f"test_{where[-1]}.py").exists()
+def test_every_combinator_has_tests_of_its_own() -> None:
+    for name in COMBINATORS:
+        where = PUBLIC[name].__module__.split(".")[1:]
+        if where[0] in ("views", "stores"):
+            assert (ROOT / "tests" / where[0] / f"test_{where[-1]}.py").exists()
 
 
-@pytest.mark.parametrize("kind", sorted(view_classes(), key=lambda kind: kind.__name__))
-def test_views_leave_the_dunders_to_the_base_class(kind: type) -> None:
-    if kind.__module__.startswith(("seqkit.views.", "seqkit.stores.")):
-        dunders = {name for name, value in vars(kind).items() if name.startswith("__") and callable(value)}
-        assert dunders <= {"__init__", "__reduce__"}
+def test_views_leave_the_dunders_to_the_base_class() -> None:
+    for kind in view_classes():
+        if kind.__module__.startswith(("seqkit.views.", "seqkit.stores.")):
+            found = {name for name, value in vars(kind).items() if name.startswith("__") and callable(value)}
+            assert found <= {"__init__", "__reduce__"}, kind
 
 
-@pytest.mark.parametrize("kind", sorted(view_classes(), key=lambda kind: kind.__name__))
-def test_every_view_can_be_rebuilt(kind: type) -> None:
-    assert kind._rebuild is not sk.View._rebuild  # type: ignore[attr-defined]
-    assert kind._get is not sk.View._get  # type: ignore[attr-defined]
+def test_every_view_can_be_rebuilt() -> None:
+    for kind in view_classes():
+        assert kind._rebuild is not sk.View._rebuild, kind  # type: ignore[attr-defined]
+        assert kind._get is not sk.View._get, kind  # type: ignore[attr-defined]

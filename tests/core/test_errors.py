@@ -15,7 +15,7 @@ import seqkit as sk
 from seqkit.core.errors import EndOfSequence, fail
 from seqkit.testing.failing import by_iteration
 
-from ..helpers import FailsAt, Interrupted, InterruptsOnce, past_errors, says
+from ..helpers import FailsAt, Interrupted, InterruptsOnce, for_each, past_errors, says
 
 
 def failure(view: sk.View[Any], i: int) -> sk.EvaluationError:
@@ -278,10 +278,10 @@ def outcome(view: sk.View[Any], i: int) -> Any:
         return error
 
 
-@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
-@pytest.mark.parametrize("reads_ahead", [False, True])
-@pytest.mark.parametrize("at", [(0,), (1,), (2, 6)], ids=str)
-@pytest.mark.parametrize("lay", OVER.values(), ids=OVER)
+@for_each("kind", [SystemExit, KeyboardInterrupt])
+@for_each("reads_ahead", [False, True])
+@for_each("at", [(0,), (1,), (2, 6)])
+@for_each("lay", OVER.values())
 def test_a_function_that_exits_is_called_again_and_later_errors_name_their_own_items(
     lay: Any, at: tuple[int, ...], reads_ahead: bool, kind: type[BaseException]
 ) -> None:

@@ -18,7 +18,7 @@ from seqkit import samplers, sources
 from seqkit.core.plain import as_index, is_flag, plain
 from seqkit.core.values import by_position, numbers_of, values_of
 
-from ..helpers import says
+from ..helpers import for_each, says
 
 pa: Any = pytest.importorskip("pyarrow")
 pd: Any = pytest.importorskip("pandas")
@@ -136,8 +136,8 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("kind", NUMBERS)
+@for_each("place", PLACES)
+@for_each("kind", NUMBERS)
 def test_values_of_every_type_mean_what_they_mean_in_a_list(place: str, kind: str) -> None:
     values, use, _, takes_dicts = PLACES[place]
     given = NUMBERS[kind](values)
@@ -148,15 +148,15 @@ def test_values_of_every_type_mean_what_they_mean_in_a_list(place: str, kind: st
     assert use(given) == use(values)
 
 
-@pytest.mark.parametrize("place", [name for name, place in PLACES.items() if place.takes_iterators])
-@pytest.mark.parametrize("kind", ONCE)
+@for_each("place", [name for name, place in PLACES.items() if place.takes_iterators])
+@for_each("kind", ONCE)
 def test_values_may_come_from_an_iterator(place: str, kind: str) -> None:
     values, use, *_ = PLACES[place]
     assert use(ONCE[kind](values)) == use(values)
 
 
-@pytest.mark.parametrize("kind", SEQUENCES)
-@pytest.mark.parametrize("labels", [["a", "b"] * 4, [True, False] * 4, [0.5, 1.5] * 4], ids=repr)
+@for_each("kind", SEQUENCES)
+@for_each("labels", [["a", "b"] * 4, [True, False] * 4, [0.5, 1.5] * 4])
 def test_labels_of_every_type_are_equal_if_their_values_are(kind: str, labels: list[Any]) -> None:
     given = SEQUENCES[kind](labels)
     assert split(groups=given) == split(groups=labels)
@@ -209,7 +209,7 @@ def test_single_values_of_every_type_are_one_key(kind: str, tmp_path: Path) -> N
         assert list(sk.shuffle(range(9), make(3))) == list(sk.shuffle(range(9), 3))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in NUMBERS if "dict" not in kind])
+@for_each("kind", [kind for kind in NUMBERS if "dict" not in kind])
 def test_a_loader_resumes_a_sampler_of_every_type(kind: str) -> None:
     def loader() -> Any:
         return sk.DataLoader(range(10, 14), 2, sampler=NUMBERS[kind]([3, 0, 1, 2]), collate_fn=list)
@@ -320,7 +320,7 @@ MASKS = {**SEQUENCES, "tensor": torch.tensor, "tensors": lambda x: list(torch.te
 MASKS["nullable Series"] = lambda values: pd.Series(values, dtype="boolean")
 
 
-@pytest.mark.parametrize("kind", [kind for kind in MASKS if "view" not in kind and "dict" not in kind])
+@for_each("kind", [kind for kind in MASKS if "view" not in kind and "dict" not in kind])
 def test_bools_are_a_mask_or_refused(kind: str) -> None:
     mask = MASKS[kind]([True, False, True])
     assert list(sk.gather("abc", mask)) == ["a", "c"]
@@ -336,9 +336,7 @@ def test_bools_are_a_mask_or_refused(kind: str) -> None:
         list(sk.DataLoader("abc", batch_sampler=[mask]))
 
 
-@pytest.mark.parametrize(
-    "indices", [[True, 1, 0], [0, np.True_], [0, torch.tensor(True)], [True, None]], ids=repr
-)
+@for_each("indices", [[True, 1, 0], [0, np.True_], [0, torch.tensor(True)], [True, None]])
 def test_bools_among_indices_are_refused(indices: Any) -> None:
     with pytest.raises(TypeError, match=r"gather: indexes must be ints, or bools only \(a mask\), got"):
         sk.gather("abc", indices)
@@ -376,9 +374,7 @@ def test_plain_values_have_plain_types() -> None:
     assert plain(torch.tensor(0.5, dtype=torch.bfloat16)) == 0.5
 
 
-@pytest.mark.parametrize(
-    "value", [True, np.True_, np.array(True), torch.tensor(True), pa.scalar(True)], ids=repr
-)
+@for_each("value", [True, np.True_, np.array(True), torch.tensor(True), pa.scalar(True)])
 def test_a_flag_is_no_index(value: Any) -> None:
     assert is_flag(value)
     with says(TypeError, "a bool is not an index"):
@@ -411,7 +407,7 @@ MISSING: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("place", MISSING)
+@for_each("place", MISSING)
 def test_missing_values_are_refused_where_a_number_is_needed(place: str) -> None:
     with pytest.raises((TypeError, ValueError), match=r"must be|must compare"):
         MISSING[place]()

@@ -14,7 +14,7 @@ import seqkit as sk
 from seqkit.testing import ExplodingSource, FailingSource, UnsizedSource
 from seqkit.testing.failing import by_iteration
 
-from ..helpers import FailsAt, InterruptsOnce, Naturals, agree_after_errors, past_errors, says
+from ..helpers import FailsAt, InterruptsOnce, Naturals, agree_after_errors, for_each, past_errors, says
 
 
 def test_no_sequence_and_unequal_lengths_are_refused() -> None:
@@ -154,10 +154,10 @@ JOINED: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("join", JOINED.values(), ids=JOINED)
-@pytest.mark.parametrize("first", UNKNOWN.values(), ids=UNKNOWN)
-@pytest.mark.parametrize("second", UNKNOWN.values(), ids=UNKNOWN)
-@pytest.mark.parametrize("lengths", [(3, 2), (2, 3), (0, 1), (1, 0), (2, 2)], ids=str)
+@for_each("join", JOINED.values())
+@for_each("first", UNKNOWN.values())
+@for_each("second", UNKNOWN.values())
+@for_each("lengths", [(3, 2), (2, 3), (0, 1), (1, 0), (2, 2)])
 def test_unknown_lengths_that_differ_are_an_error(join: Any, first: Any, second: Any, lengths: Any) -> None:
     view = join(first(lengths[0]), second(lengths[1]))
     found = by_iteration(iter(view), 9)
@@ -167,8 +167,8 @@ def test_unknown_lengths_that_differ_are_an_error(join: Any, first: Any, second:
         assert f"ends after {min(lengths)} items and sequence " in found[-1].cause
 
 
-@pytest.mark.parametrize("join", [JOINED["collate"], JOINED["names"], JOINED["smap"], JOINED["chain"]])
-@pytest.mark.parametrize("unknown", UNKNOWN.values(), ids=UNKNOWN)
+@for_each("join", [JOINED["collate"], JOINED["names"], JOINED["smap"], JOINED["chain"]])
+@for_each("unknown", UNKNOWN.values())
 def test_a_longer_sequence_of_unknown_length_is_an_error_behind_the_last_item(
     join: Any, unknown: Any
 ) -> None:

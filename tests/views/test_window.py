@@ -12,7 +12,7 @@ from seqkit.testing.failing import Failure, by_index, by_iteration
 from seqkit.testing.sources import UnsizedSource
 from seqkit.views.window import window
 
-from ..helpers import FailsAt, InterruptsOnce, Naturals, agree_after_errors, past_errors, says
+from ..helpers import FailsAt, InterruptsOnce, Naturals, agree_after_errors, for_each, past_errors, says
 
 SIZES = [(size, stride) for size in (1, 2, 3, 5) for stride in (1, 2, 3, 4, 7)]
 
@@ -22,7 +22,7 @@ def full_windows(items, size, stride):
     return [items[start : start + size] for start in starts]
 
 
-@pytest.mark.parametrize(("size", "stride"), SIZES)
+@for_each(("size", "stride"), SIZES)
 def test_windows_start_a_stride_apart_and_the_tail_is_dropped(size, stride):
     for n in range(12):
         items = list(range(n))
@@ -32,7 +32,7 @@ def test_windows_start_a_stride_apart_and_the_tail_is_dropped(size, stride):
         assert list(view) == [view[i] for i in range(len(view))] == expected
 
 
-@pytest.mark.parametrize(("size", "stride"), SIZES)
+@for_each(("size", "stride"), SIZES)
 def test_keeping_the_tail_loses_no_item_that_a_window_could_have(size, stride):
     for n in range(12):
         items = list(range(n))
@@ -61,7 +61,7 @@ def test_a_pad_value_is_enough_to_ask_for_padding():
     assert list(window([1], 3, last="pad")) == [[1, None, None]]
 
 
-@pytest.mark.parametrize(("size", "stride"), SIZES)
+@for_each(("size", "stride"), SIZES)
 def test_in_order_every_item_is_read_once(size, stride):
     source = CountingSource(range(40))
     view = window(source, size, stride, last="keep")
@@ -129,8 +129,8 @@ def test_endless_sequences_have_endless_windows():
         len(view)
 
 
-@pytest.mark.parametrize(("size", "stride"), SIZES)
-@pytest.mark.parametrize("last", ["keep", "discard", "pad"])
+@for_each(("size", "stride"), SIZES)
+@for_each("last", ["keep", "discard", "pad"])
 def test_sequences_that_end_somewhere_have_the_same_windows(size, stride, last):
     for n in range(10):
         expected = list(window(range(n), size, stride, last=last))
@@ -143,8 +143,8 @@ def test_sequences_that_end_somewhere_have_the_same_windows(size, stride, last):
                 view[i]
 
 
-@pytest.mark.parametrize(("size", "stride"), SIZES)
-@pytest.mark.parametrize("failing", [{0}, {4}, {3, 4}, {2, 9}, set(range(10))], ids=str)
+@for_each(("size", "stride"), SIZES)
+@for_each("failing", [{0}, {4}, {3, 4}, {2, 9}, set(range(10))])
 def test_a_failing_item_fails_the_windows_that_contain_it(size, stride, failing):
     view = window(FailingSource(range(10), failing), size, stride, last="keep")
     found = agree_after_errors(view)
@@ -205,8 +205,8 @@ def test_a_permanent_failure_below_makes_no_short_windows():
     assert len(found) < 98
 
 
-@pytest.mark.parametrize(("size", "stride"), [(3, 1), (2, 2), (2, 5)])
-@pytest.mark.parametrize("plan", [range(6), range(1, 6, 2), range(5, -1, -1), [3, 3, 0, 5]], ids=str)
+@for_each(("size", "stride"), [(3, 1), (2, 2), (2, 5)])
+@for_each("plan", [range(6), range(1, 6, 2), range(5, -1, -1), [3, 3, 0, 5]])
 def test_a_prefetch_below_receives_the_plan(size, stride, plan):
     source = CountingSource(range(40))
     with sk.prefetch(source, 0) as ahead:
@@ -239,8 +239,8 @@ def test_its_repr_shows_arguments_that_differ_from_the_defaults():
     assert by_index(window("abc", 2)) == [["a", "b"], ["b", "c"]]
 
 
-@pytest.mark.parametrize(("size", "stride"), [*SIZES, (4, 2), (4, 3), (8, 4)])
-@pytest.mark.parametrize("last", ["keep", "discard", "pad"])
+@for_each(("size", "stride"), [*SIZES, (4, 2), (4, 3), (8, 4)])
+@for_each("last", ["keep", "discard", "pad"])
 def test_an_error_in_a_sequence_of_unknown_length_is_raised_once(size, stride, last):
     for broken in range(14):
 
@@ -276,8 +276,8 @@ def test_after_an_interrupt_a_sequence_of_unknown_length_ends_where_it_ends(size
     assert rows == full_windows(list(range(10)), size, stride)
 
 
-@pytest.mark.parametrize("last", ["keep", "discard", "pad"])
-@pytest.mark.parametrize("cut", [slice(None), slice(1, None), slice(None, None, 2), slice(2, None, 3)])
+@for_each("last", ["keep", "discard", "pad"])
+@for_each("cut", [slice(None), slice(1, None), slice(None, None, 2), slice(2, None, 3)])
 def test_failing_items_of_a_sequence_of_unknown_length_make_no_further_windows(last, cut):
     for n, size, stride in product(range(6), range(1, 5), range(1, 4)):
         for bad in [*combinations(range(n), 1), *combinations(range(n), 2)]:
@@ -294,10 +294,10 @@ def test_failing_items_of_a_sequence_of_unknown_length_make_no_further_windows(l
 # -------------------------------------------------------------------- windows as arrays
 
 
-@pytest.mark.parametrize("make", [np.asarray, np.array, np.stack, sk.default_collate, sk.Stack()], ids=str)
-@pytest.mark.parametrize("last", ["keep", "discard", "pad"])
-@pytest.mark.parametrize(("size", "stride"), [(1, 1), (3, 1), (3, 2), (2, 3), (20, 1)])
-@pytest.mark.parametrize("shape", [(10,), (10, 2)], ids=str)
+@for_each("make", [np.asarray, np.array, np.stack, sk.default_collate, sk.Stack()])
+@for_each("last", ["keep", "discard", "pad"])
+@for_each(("size", "stride"), [(1, 1), (3, 1), (3, 2), (2, 3), (20, 1)])
+@for_each("shape", [(10,), (10, 2)])
 def test_windows_of_an_array_as_arrays_are_those_of_lists(make, last, size, stride, shape):
     data = np.arange(np.prod(shape)).reshape(shape)
     pad = np.full(shape[1:], -1) if last == "pad" else None
