@@ -328,6 +328,20 @@ def test_nothing_is_lost_by_an_interrupted_next(workers: int, method: Any, tmp_p
     assert found == batches([[*numbers(n)] for n in LENGTHS], 3, "value", -1)
 
 
+@processes
+def test_a_stream_keeps_its_worker_after_an_interruption(workers: int, method: Any) -> None:
+    def open_fn(stream: int) -> Iterator[int]:
+        while True:
+            time.sleep(0 if stream else 0.02)  # the first worker has more work than was known at the start
+            yield os.getpid()
+
+    iterator = iter(StreamLoader(range(3), open_fn, 3, workers, method=method))
+    before = [next(iterator).data.tolist() for _ in range(5)]
+    iterator._where.interrupt()
+    assert [next(iterator).data.tolist() for _ in range(5)] == before
+    iterator.close()
+
+
 @with_workers
 def test_a_failing_start_hook_is_an_error_and_no_end(workers: int, method: Any) -> None:
     def hook(worker: int) -> None:
