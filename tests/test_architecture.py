@@ -129,7 +129,7 @@ BUDGETS = {
     "samplers": 1318,
     "sources": 2377,
     "stores": 1794,
-    "streams": 1809,
+    "streams": 1807,
     "testing": 812,
     "torch": 213,
     "transforms": 39,

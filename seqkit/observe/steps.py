@@ -272,7 +272,7 @@ def _passes_on(view: View[Any], i: Any) -> bool:
     """Return whether an item is an item of a view below, so that there is nothing to compute."""
     if _takes_keys(view):
         return _reads_at_once(view, i) or not isinstance(i, list | np.ndarray)
-    is_kept = view._name in ("add_cache", "at_keys", "monitor_throughput", "repeat", "bound")
+    is_kept = view._name in ("add_cache", "at_keys", "monitor_throughput", "repeat")
     return is_kept or isinstance(view, Selection | OneOfSeveral | Filter | Prefetch)
 
 
