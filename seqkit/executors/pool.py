@@ -53,7 +53,18 @@ from ..prefetch.errors import record
 from ..prefetch.evaluate import NEVER_NS, Collector, Evaluator, Sink
 from ..prefetch.hooks import call_hook
 from ..prefetch.pickling import dumps_by_value
-from ..prefetch.protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, Unsendable, drained
+from ..prefetch.protocol import (
+    Backend,
+    Done,
+    Event,
+    Failed,
+    Job,
+    Lost,
+    Skipped,
+    Unpicklable,
+    Unsendable,
+    drained,
+)
 from ..prefetch.results import HEADER_BYTES, EncodedResult, Ready, Record, Result, encoded_item, private
 from ..prefetch.seeding import libraries_changed_by, seed_item
 from ..prefetch.stages import live_below
@@ -358,7 +369,7 @@ def _pickled(pipeline: View[Any], content: Any) -> bytes:
     try:
         return dumps_by_value(content, protocol=5)
     except Exception as error:
-        raise TypeError(pickling_advice(pipeline, error, dumps_by_value)) from error
+        raise Unpicklable(pickling_advice(pipeline, error, dumps_by_value)) from error
 
 
 _started: weakref.WeakSet[ExecutorBackend] = weakref.WeakSet()
@@ -448,8 +459,11 @@ def is_within(executor: Executor) -> bool:
     if isinstance(executor, ManagedExecutor):
         return executor.is_inside_task()
     if isinstance(executor, ThreadPoolExecutor):
-        # Check the name, because a thread may run its first task before the pool lists the thread.
-        return threading.current_thread().name.startswith(f"{executor._thread_name_prefix}_")
+        thread = threading.current_thread()
+        if thread in executor._threads or not thread.name.startswith(f"{executor._thread_name_prefix}_"):
+            return thread in executor._threads
+        with executor._shutdown_lock:  # the pool holds it until a thread that it has started is listed
+            return thread in executor._threads
     return _current.executor == _name(executor)
 
 

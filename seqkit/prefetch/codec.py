@@ -89,7 +89,8 @@ def encode(value: Any, block: Block | None = None, used: int = 0, dumps: Dumps |
     used : int
         First free offset.
     dumps : callable
-        `dumps_plain` (the default), or a function of `pickling`.
+        A function of `pickling`. By default plain values are not pickled, and other values by `dumps_plain`.
+        `marshal` has no text or bytes of 2 GiB.
 
     Returns
     -------
@@ -102,10 +103,10 @@ def encode(value: Any, block: Block | None = None, used: int = 0, dumps: Dumps |
         Any exception that pickling the value raises.
     """
     kind = type(value)
-    if kind in _ATOMS:
+    if kind in _ATOMS and dumps is None:
         return (Form.MARSHAL, marshal.dumps(value), [], used, 0)
     start = _NOWHERE if block is None else address(block)
-    if kind in _KINDS and (outlined := _outlined(value, kind, start, used)) is not None:
+    if kind in _KINDS and dumps is None and (outlined := _outlined(value, kind, start, used)) is not None:
         return outlined
     stop = start + used
     moved: list[tuple[int, memoryview]] = []

@@ -14,13 +14,14 @@ Relies on
 
 from __future__ import annotations
 
+import math
 import os
 import weakref
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from .chunking import CHUNK_BYTES
-from .protocol import Job, Unsendable
+from .protocol import Job, Refusal, Unsendable
 from .results import Ready
 from .window import Chunk, ChunkWindow
 
@@ -50,11 +51,25 @@ class Consumer:
     It does not refer to the dispatcher, so that a forgotten node ends at once.
     """
 
-    __slots__ = ("dropped", "epoch", "jobs", "order", "skipped", "stages", "urgent", "watches", "window")
+    __slots__ = (
+        "dropped",
+        "epoch",
+        "jobs",
+        "limit_s",
+        "order",
+        "skipped",
+        "stages",
+        "urgent",
+        "watches",
+        "window",
+    )
 
-    def __init__(self, window: ChunkWindow, epoch: int, stage: StagePlan | None = None) -> None:
+    def __init__(
+        self, window: ChunkWindow, epoch: int, stage: StagePlan | None = None, limit_s: float = math.inf
+    ) -> None:
         self.window = window
         self.epoch = epoch
+        self.limit_s = limit_s  # how long an item may take
         self.stages = [] if stage is None else [stage]  # a list, which callbacks may hold
         self.jobs: dict[int, InFlight] = {}  # by ticket
         self.urgent = 0  # how many of them are urgent
@@ -89,7 +104,7 @@ class Reader:
         """Return the next chunks, with results to open. The list is empty at the end of the plan."""
         dispatcher, window = self._dispatcher, self.consumer.window
         if dispatcher.pid != os.getpid():  # the workers belong to the parent, and the lock may stay held
-            raise RuntimeError("prefetch: this iterator was begun before a fork; begin another one")
+            raise Refusal("prefetch: this iterator was begun before a fork; begin another one")
         drawn: list[Chunk] = []
         begun_ns = 0
         while True:
@@ -287,8 +302,10 @@ class Reader:
         is_urgent = chunk.was_asked and not dispatcher.backend.keeps_order
         is_whole = dispatcher.chunking.fixed is not None or dispatcher.chunking.least > 1
         ticket = dispatcher.launch(InFlight(consumer, chunk, is_urgent))
-        stage, position = consumer.stage, chunk.position
-        job = Job(ticket, consumer.epoch, chunk.indices, is_whole, is_urgent, consumer.order, stage, position)
+        job = Job(
+            *(ticket, consumer.epoch, chunk.indices, is_whole, is_urgent, consumer.limit_s < math.inf),
+            *(consumer.order, consumer.stage, chunk.position),
+        )
         try:
             dispatcher.backend.submit(job)
         except Unsendable as error:

@@ -23,6 +23,7 @@ Relies on
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import weakref
@@ -39,7 +40,7 @@ from .chunking import MAX_CHUNK, Chunking
 from .clock import current_clock
 from .consumer import Consumer, InFlight, Reader, end_stages
 from .life import Life
-from .protocol import Backend, Done, Event, Failed, Lost
+from .protocol import Backend, Done, Event, Failed, Lost, Refusal
 from .results import Ready
 from .statistics import Statistics
 from .window import Chunk, ChunkWindow
@@ -107,6 +108,7 @@ class Dispatcher:
         self._receiver: int | None = None  # the thread that receives for all consumers
         self.turns = 0  # how many times events were received
         self._look_at_ns = 0  # when to look for finished items, even if results keep arriving
+        self._least_s = math.inf  # the shortest time limit of all consumers
         self._closed = False
         self._failure: Failed | None = None
         self._tickets = count(1)
@@ -133,7 +135,7 @@ class Dispatcher:
         """Run a step under the lock. An interrupted step leaves the state inconsistent, so close the
         node."""
         if self._is_inside():  # possible only in a signal handler or a hook at interpreter exit
-            raise RuntimeError(CLOSED) if self._life.over else ReadsItself
+            raise Refusal(CLOSED) if self._life.over else ReadsItself
         try:
             with self._lock:
                 try:
@@ -176,10 +178,15 @@ class Dispatcher:
         stage: StagePlan | None = None,
         cut: Callable[[Any], int] | None = None,
         kind: type[SomeReader] = Reader,  # type: ignore[assignment]
+        timeout_s: float | None = None,
     ) -> SomeReader:
-        """Return a reader of a plan. It submits no job before its first `next` or `prepare`."""
+        """Return a reader of a plan. It submits no job before its first `next` or `prepare`.
+
+        `timeout_s` is the time limit of its items if the node has none.
+        """
         window = ChunkWindow(plan, self.limit(limit), in_order, None if self.chunking.fixed else cut)
-        reader = kind(self, Consumer(window, epoch, stage))
+        limit_s = self._options.timeout_s or timeout_s or math.inf
+        reader = kind(self, Consumer(window, epoch, stage, limit_s))
         self.step(self._watch, reader)
         if limit is None:  # an iterator, not plain indexing
             self.backend.opened(reader)
@@ -201,6 +208,10 @@ class Dispatcher:
             weakref.ref(reader, partial(end_stages, consumer.stages)),
         ]
         self._consumers[dropped] = consumer
+        if consumer.limit_s < self._least_s:
+            self._least_s = consumer.limit_s
+            if self._receiver is not None:
+                self.backend.wake()  # it must now look for late items
 
     def drop(self, consumer: Consumer) -> None:
         """Cancel the pending items of a consumer."""
@@ -309,14 +320,14 @@ class Dispatcher:
             return None
         self.check()
         wait_s = LOOK_S if self._grouped else LONGEST_WAIT_S
-        limit_s = self._options.timeout_s
-        if limit_s is not None:
-            wait_s = min(wait_s, limit_s)
+        if self._least_s < math.inf:
+            wait_s = min(wait_s, self._least_s)
             for ticket, ran_s in self.backend.running_s().items():
-                if ran_s >= limit_s:
+                job = self.in_flight.get(ticket)
+                if job is not None and ran_s >= job.consumer.limit_s:
                     self.backend.stop(ticket)
-                else:
-                    wait_s = min(wait_s, limit_s - ran_s)
+                elif job is not None:
+                    wait_s = min(wait_s, job.consumer.limit_s - ran_s)
         self._receiver = me
         return wait_s
 
@@ -346,17 +357,11 @@ class Dispatcher:
         self.finish_job(event.ticket)
         if job is None or not job.is_wanted():
             return
-        if isinstance(event, Lost) and not self._was_in_time(event):
-            self._retry_or_fail(job.consumer.window, job.chunk, event)
+        # If a worker was ended for an item that it finished just in time, the lost item had only begun.
+        if isinstance(event, Lost) and not (event.timed_out and event.ran_s < job.consumer.limit_s):
+            self._retry_or_fail(job.consumer, job.chunk, event)
         else:
             job.consumer.window.take_back(job.chunk)
-
-    def _was_in_time(self, event: Lost) -> bool:
-        """Return whether the worker was ended for an item that it finished just before the timeout.
-
-        The lost item had then only begun.
-        """
-        return event.timed_out and event.ran_s < (self._options.timeout_s or 0)
 
     def _deliver(self, job: InFlight, event: Done) -> None:
         """Give a chunk its result, and arrange for the missing items."""
@@ -379,36 +384,19 @@ class Dispatcher:
             if not event.is_last:
                 job.chunk = rest or _NOTHING
 
-    def _retry_or_fail(self, window: ChunkWindow, chunk: Chunk, event: Lost) -> None:
+    def _retry_or_fail(self, consumer: Consumer, chunk: Chunk, event: Lost) -> None:
         """Retry the first item of a chunk, whose worker was lost, or report the loss."""
+        window = consumer.window
         if event.worker is None and len(chunk) > 1:
             window.scatter(chunk)  # a task does not report its current item, so any item may be the cause
             return
         window.isolate(chunk)
         if event.timed_out or chunk.deaths >= self._options.retries:
-            chunk.result = Ready.failed(self._death_error(chunk, event))
+            chunk.result = Ready.failed(_death_error(chunk, event, consumer.limit_s))
             chunk.fatal = True
         else:
             chunk.deaths += 1
             window.take_back(chunk)
-
-    def _death_error(self, chunk: Chunk, event: Lost) -> EvaluationError:
-        index = chunk.index(0)
-        who = "a worker of the executor" if event.worker is None else f"worker {event.worker}"
-        who += f" (pid {event.pid})" if event.pid else ""
-        known: dict[str, Any] = {"index": index, "worker": event.worker}
-        item = f"prefetch[{brief(index)}]"
-        if event.timed_out:
-            late = ItemTimeout(
-                f"{item} took longer than {self._options.timeout_s} s in {who},"
-                f" which {event.cause} after {event.ran_s:.2f} s",
-                **known,
-            )
-            if event.stack:
-                late.add_note(f"Where it was (most recent call last):\n{event.stack}")
-            return late
-        tries = f", {chunk.deaths + 1} workers in a row" if chunk.deaths else ""
-        return WorkerDied(f"{item}: {who} {event.cause} while computing it{tries}{event.hint}", **known)
 
     # ---------------------------------------------------------------- start and close
 
@@ -458,11 +446,11 @@ class Dispatcher:
         if self._failure is not None:
             failed = self._failure
             who = "the executor" if failed.worker is None else f"worker {failed.worker}"
-            failure = RuntimeError(f"prefetch: {who} {failed.what}: {summary(failed.error)}")
+            failure = Refusal(f"prefetch: {who} {failed.what}: {summary(failed.error)}")
             failure.__cause__ = failed.error
             self.refuse(failure)
         if self.ends():
-            self.refuse(RuntimeError(CLOSED))
+            self.refuse(Refusal(CLOSED))
 
     def ends(self) -> bool:
         """Return whether the node is closed, or its dispatcher is being collected."""
@@ -481,3 +469,21 @@ _NOTHING.dropped = True
 def _cancel(backend: Backend, jobs: dict[int, InFlight], _: object = None) -> None:
     for ticket in list(jobs):
         backend.cancel(ticket)
+
+
+def _death_error(chunk: Chunk, event: Lost, limit_s: float) -> EvaluationError:
+    index = chunk.index(0)
+    who = "a worker of the executor" if event.worker is None else f"worker {event.worker}"
+    who += f" (pid {event.pid})" if event.pid else ""
+    known: dict[str, Any] = {"index": index, "worker": event.worker}
+    item = f"prefetch[{brief(index)}]"
+    if event.timed_out:
+        late = ItemTimeout(
+            f"{item} took longer than {limit_s} s in {who}, which {event.cause} after {event.ran_s:.2f} s",
+            **known,
+        )
+        if event.stack:
+            late.add_note(f"Where it was (most recent call last):\n{event.stack}")
+        return late
+    tries = f", {chunk.deaths + 1} workers in a row" if chunk.deaths else ""
+    return WorkerDied(f"{item}: {who} {event.cause} while computing it{tries}{event.hint}", **known)

@@ -16,7 +16,7 @@ from ..core.worker import in_process_worker
 from .chunking import TARGET_NS, Chunking
 from .dispatcher import CLOSED, Dispatcher, FaultLimits, Printer
 from .hooks import worker_info
-from .protocol import Backend
+from .protocol import Backend, Refusal
 from .repeated import repetition_warning
 from .resources import usable_cpus
 from .settings import Settings
@@ -82,7 +82,7 @@ class Engine:
             self._choose()
         if not self._settings.workers:
             if self.closed:
-                raise RuntimeError(CLOSED)
+                raise Refusal(CLOSED)
             return True
         if self._executor is None or self.closed:
             return False
@@ -101,9 +101,6 @@ class Engine:
         method = self._settings.method
         return self._executor is None and (method != "process" or in_process_worker())
 
-    def timeout_s(self) -> float | None:
-        return self._settings.timeout_s
-
     def live_below(self, processes: int, timeout_s: float | None) -> None:
         """Adapt the settings, before the start, to a node above."""
         self._forget_after_fork()  # in a worker process the workers of the parent do not count
@@ -121,7 +118,7 @@ class Engine:
                 dispatcher = self._dispatcher = self._started()
         if dispatcher is None or self.closed:  # a signal handler may have closed the node during the start
             self._end(dispatcher)
-            raise RuntimeError(CLOSED)
+            raise Refusal(CLOSED)
         return dispatcher
 
     def _end(self, *dispatchers: Dispatcher | None) -> None:

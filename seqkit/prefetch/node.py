@@ -37,7 +37,7 @@ from .reading import Reading, Rest, RestOfIterator, Scans, opened
 from .resources import usable_cpus
 from .results import Outcomes
 from .settings import Context, Method, Settings, checked
-from .stages import LowerNode, StagePlan, Supply, current_item, live_below, nodes_below
+from .stages import LowerNode, StagePlan, Supply, current_item, nodes_below
 from .statistics import Statistics
 from .window import Chunk
 
@@ -222,15 +222,23 @@ class Prefetch(LowerNode[T]):
         may_never_end = isinstance(plan, Endless) and self._n is UNKNOWN
         return Reading(self, reader, may_never_end, rest if in_order else None, in_step)
 
-    def open(self, plan: Iterable[Any], limit: int | None = None, in_order: bool = True) -> Reader:
-        """Return a reader of a plan (for the engine)."""
+    def open(
+        self,
+        plan: Iterable[Any],
+        limit: int | None = None,
+        in_order: bool = True,
+        timeout_s: float | None = None,
+    ) -> Reader:
+        """Return a reader of a plan (for the engine). `timeout_s` is the limit of a node above."""
         stage = None
         if limit is None and is_repeatable(plan):
             indices = each(plan)
-            stage = self._stage(lambda: next(indices, None))  # before this node's threads: others may fork
+            # Before this node's threads, because others may fork.
+            stage = self._stage(lambda: next(indices, None), timeout_s)
         borders = Borders.of(self._sources[0])
         cut = None if borders is None else borders.cut
-        return self._engine.running().open(plan, self._epoch, limit, in_order, stage, cut)
+        running = self._engine.running()
+        return running.open(plan, self._epoch, limit, in_order, stage, cut, timeout_s=timeout_s)
 
     # ---------------------------------------------------------------- the stages below and above
 
@@ -239,16 +247,16 @@ class Prefetch(LowerNode[T]):
         source = self._sources[0]
         return source if self._epoch < 0 else source.at_epoch(self._epoch)
 
-    def _stage(self, next_index: Callable[[], int | None]) -> StagePlan | None:
+    def _stage(self, next_index: Callable[[], int | None], timeout_s: float | None) -> StagePlan | None:
         """Return what lets the nodes below work ahead in the order of a plan, if there are any."""
         source = self._sources[0]
         if not (source._reads_ahead and self._engine.has_threads()):
             return None
         view = self.below()
         nodes = nodes_below(view)
-        live_below(view, 1, self._engine.timeout_s())
+        limit_s = self._engine.settings().timeout_s or timeout_s
         try:
-            return StagePlan(view, next_index, nodes) if nodes else None
+            return StagePlan(view, next_index, nodes, limit_s) if nodes else None
         except Exception:  # a node below is closed or cannot start: reading its items raises the error
             return None
 
@@ -264,7 +272,9 @@ class Prefetch(LowerNode[T]):
     def identity(self) -> Hashable:
         return id(self._engine), self._epoch
 
-    def supply(self, extend: Callable[[], Callable[[Supply], None] | None]) -> Supply:
+    def supply(
+        self, extend: Callable[[], Callable[[Supply], None] | None], timeout_s: float | None
+    ) -> Supply:
         supplies: list[weakref.ref[Supply]] = []
 
         def next_index() -> int | None:
@@ -275,13 +285,14 @@ class Prefetch(LowerNode[T]):
                 grow(supply)
             return supply.untranslated.popleft() if supply.untranslated else None
 
-        stage = self._stage(next_index)
-        supply = self._engine.running().open((), self._epoch, stage=stage, kind=Supply)
+        stage = self._stage(next_index, timeout_s)
+        running = self._engine.running()
+        supply = running.open((), self._epoch, stage=stage, kind=Supply, timeout_s=timeout_s)
         supplies.append(weakref.ref(supply))
         return supply
 
-    def read_now(self, i: int) -> Any:
-        chunks = self.open([i], 1).next()
+    def read_now(self, i: int, timeout_s: float | None) -> Any:
+        chunks = self.open([i], 1, timeout_s=timeout_s).next()
         if not chunks:
             raise EndOfSequence(f"the sequence ends before index {i}")
         return self.hand_over(chunks[0], opened(chunks[0]), 0)

@@ -20,8 +20,9 @@ class Job:
     """Indices to evaluate in order. `ticket` counts up from 1 over all jobs of a node.
 
     A worker ends a job early if the items are slow or large (unless `is_whole`), and delivers the items
-    that it has finished. An urgent job runs before the jobs that wait. `order` is the `Backend.order` that
-    the dispatcher knew. `stage` is the consumer's, and `position` that of the first index in its plan.
+    that it has finished. An urgent job runs before the jobs that wait. A timed job has a time limit for each
+    item. `order` is the `Backend.order` that the dispatcher knew. `stage` is the consumer's, and `position`
+    that of the first index in its plan.
     """
 
     ticket: int
@@ -29,9 +30,18 @@ class Job:
     indices: Any
     is_whole: bool = False
     is_urgent: bool = False
+    is_timed: bool = False
     order: int = 0
     stage: StagePlan | None = None
     position: int = 0
+
+
+class Refusal(RuntimeError):
+    """Says why a node cannot be read, or cannot be read on."""
+
+
+class Unpicklable(TypeError):
+    """Says why a pipeline cannot be sent to workers."""
 
 
 class Unsendable(Exception):

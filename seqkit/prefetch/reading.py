@@ -17,6 +17,7 @@ from ..core.tracebacks import hide_frames
 from .chunking import MAX_CHUNK
 from .consumer import Reader
 from .dispatcher import ReadsItself
+from .protocol import Refusal, Unpicklable
 from .results import Outcomes
 from .window import Chunk
 
@@ -25,8 +26,6 @@ from .window import Chunk
 MOST_LOST = 8
 # How many items that were computed ahead and passed over plain indexing keeps.
 MOST_KEPT = 64
-# The types of the engine's own errors. Their text begins with "prefetch: ".
-_REFUSALS = (RuntimeError, TypeError, ValueError)
 
 
 class Node(Protocol):
@@ -104,7 +103,7 @@ class Reading:
             return False
         if self._reader is not None and self._reader.plan_has_failed():
             return self._rest is None or not self._rest.cannot_fail()
-        return type(error) in _REFUSALS and str(error).startswith("prefetch: ")
+        return isinstance(error, Refusal | Unpicklable)
 
     def _begin_again(self, error: BaseException) -> None:
         """Have the next run open a reader of the rest of the plan."""
@@ -119,7 +118,7 @@ class Reading:
             self._give_up()
         if self._reader is None:
             if self._rest is None:
-                raise RuntimeError(
+                raise Refusal(
                     "prefetch: this iterator was interrupted, and with in_order=False it cannot go on;"
                     " begin another one"
                 )
@@ -129,7 +128,7 @@ class Reading:
     def _give_up(self) -> NoReturn:
         if self._reader is not None:
             self._reader.close()
-        raise RuntimeError(
+        raise Refusal(
             f"prefetch: {MOST_LOST} items in a row have cost their workers, and without a length nobody knows"
             " whether the sequence goes on. Give it a length to read on"
         )

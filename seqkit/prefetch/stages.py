@@ -74,12 +74,14 @@ class LowerNode(View[T]):
         """Start the workers."""
         raise NotImplementedError
 
-    def supply(self, extend: Callable[[], Callable[[Supply], None] | None]) -> Supply:
+    def supply(
+        self, extend: Callable[[], Callable[[Supply], None] | None], timeout_s: float | None
+    ) -> Supply:
         """Return a reader that gets its plan piece by piece. `extend` is a weak reference to the function
-        that extends the plan."""
+        that extends the plan, and `timeout_s` the time limit of the node above."""
         raise NotImplementedError
 
-    def read_now(self, i: int) -> Any:
+    def read_now(self, i: int, timeout_s: float | None) -> Any:
         """Return an item that is not planned, without reading ahead."""
         raise NotImplementedError
 
@@ -117,7 +119,7 @@ def nodes_below(view: View[Any]) -> list[LowerNode[Any]]:
 
 
 def live_below(view: View[Any], processes: int, timeout_s: float | None) -> None:
-    """Adapt the nodes below a view to the node above, whose workers are so many processes, or threads of one.
+    """Adapt the nodes below a view, in one of so many processes of the node above.
 
     Each process has its own copy of a node, with its share of the workers. A node without a time limit gets
     the limit of the node above.
@@ -158,13 +160,19 @@ def items_per_job(view: View[Any], processes: int) -> int:
 class StagePlan:
     """The plan of one consumer of a node, for the nodes below.
 
-    The lock guards the translation of the plan, and the queues of the supplies.
+    The lock guards the translation of the plan, and the queues of the supplies. Nodes below without a time
+    limit get `timeout_s`.
     """
 
     def __init__(
-        self, view: View[Any], next_index: Callable[[], int | None], nodes: list[LowerNode[Any]]
+        self,
+        view: View[Any],
+        next_index: Callable[[], int | None],
+        nodes: list[LowerNode[Any]],
+        timeout_s: float | None,
     ) -> None:
         self._view = view
+        self.timeout_s = timeout_s
         self._next_index = next_index
         self._supplies: dict[Hashable, Supply] = {}
         for node in nodes:
@@ -297,7 +305,8 @@ class StagePlan:
             for identity, old in list(self._supplies.items()):
                 if len(self._supplies) >= MOST_SUPPLIES and old.is_idle():
                     del self._supplies[identity]  # of an epoch that is over
-            supply = self._supplies[node.identity()] = node.supply(weakref.WeakMethod(self._extend))
+            supply = node.supply(weakref.WeakMethod(self._extend), self.timeout_s)
+            self._supplies[node.identity()] = supply
         return supply
 
 
@@ -323,13 +332,13 @@ class Item:
         supply = self._stage.supply_of(node)
         claim = None if supply is None else self._claims.get(supply, {}).get(i)
         if supply is None or not claim:
-            return node.read_now(i)
+            return node.read_now(i, self._stage.timeout_s)
         try:
             parcel = self._stage.take(supply, position := claim.pop(0))
         except RuntimeError:
             if not supply.ended():
                 raise
-            return node.read_now(i)  # the node was closed, and perhaps restarted
+            return node.read_now(i, self._stage.timeout_s)  # the node was closed, and perhaps restarted
         return parcel.item(node, position)
 
     def is_in_its_process(self) -> bool:

@@ -61,8 +61,8 @@ class _Run:
         self._stood_ns = monotonic_ns()
 
     def go_on(self) -> None:
-        stood_ns, self._stood_ns = self._stood_ns, 0
-        self.item_ns += monotonic_ns() - stood_ns
+        self.item_ns += monotonic_ns() - self._stood_ns  # first: a consumer may look in between
+        self._stood_ns = 0
 
     def ran_s(self) -> float:
         """Return how long the current item has run, without the time that it waited for other nodes."""

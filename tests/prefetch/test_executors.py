@@ -998,6 +998,19 @@ def test_a_task_of_the_users_own_may_read_a_node_of_its_executor() -> None:
         assert pool.submit(lambda: list(sk.prefetch(range(5), method=pool))).result() == list(range(5))
 
 
+def test_a_task_of_another_executor_of_the_same_name_reads_through_the_node() -> None:
+    def who(i: int) -> int:
+        return threading.get_ident()
+
+    with ThreadPoolExecutor(2, "pool") as pool, ThreadPoolExecutor(1, "pool") as other:
+        ids = other.submit(lambda: {threading.get_ident(), *sk.prefetch(sk.smap(who, range(5)), 1, pool)})
+        assert len(ids.result()) == 2
+        for _ in range(20):
+            with ThreadPoolExecutor(1, "pool") as first:  # its thread is new, and perhaps not yet listed
+                ids = first.submit(lambda: {threading.get_ident(), *sk.prefetch(sk.smap(who, [0]), 1, first)})
+                assert len(ids.result()) == 1
+
+
 def test_a_task_that_reads_an_iterator_of_its_own_executor_gets_an_error() -> None:
     with ThreadPoolExecutor(1) as pool, sk.prefetch(range(3), 1, pool) as inner:
         items = iter(inner)

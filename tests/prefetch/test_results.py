@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import marshal
 import pickle
 import struct
 from collections import namedtuple
 from collections.abc import Callable
 from threading import Lock
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import seqkit as sk
 from seqkit.core.errors import RemoteError
+from seqkit.prefetch import codec
 from seqkit.prefetch.codec import Form
 from seqkit.prefetch.processes.segment import PAGE, Segment
 from seqkit.prefetch.processes.slots import SlotPool
@@ -27,6 +31,8 @@ from seqkit.prefetch.results import (
     encoded_item,
     private,
 )
+
+from .values import same
 
 # -------------------------------------------------------------------- encoded results
 
@@ -408,3 +414,33 @@ def test_what_the_sender_adds_travels_along() -> None:
 )
 def test_a_summary_is_type_and_text(error: BaseException, text: str) -> None:
     assert Record.of(error).summary == text
+
+
+BEYOND = b"x" * 3000
+
+
+@pytest.mark.parametrize(
+    "value",
+    [BEYOND, "x" * 3000, [1, BEYOND], (BEYOND, "a"), {"a": BEYOND}, [np.arange(9), BEYOND], {"a": [BEYOND]}],
+    ids=lambda value: f"{type(value).__name__}-{str(value)[:9]}",
+)
+def test_values_that_marshal_refuses_arrive(value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`marshal` has no text or bytes of 2 GiB."""
+
+    def dumps(value: Any) -> bytes:
+        data = marshal.dumps(value)
+        if len(data) > 2000:
+            raise ValueError("unmarshallable object")
+        return data
+
+    monkeypatch.setattr(codec, "marshal", SimpleNamespace(dumps=dumps, loads=marshal.loads))
+    is_failed, (form, tail, *_) = encoded_item(value, False)
+    assert not is_failed
+    assert same(codec.decode(form, tail), value)
+
+
+@pytest.mark.stress
+@pytest.mark.filterwarnings("ignore:.*does not fit a slot:RuntimeWarning")
+def test_bytes_of_more_than_2_gib_arrive() -> None:
+    with sk.prefetch(sk.smap(lambda i: b"x" * ((1 << 31) + i), [1]), 1, "process") as node:
+        assert len(node[0]) == (1 << 31) + 1

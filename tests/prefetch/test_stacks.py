@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import seqkit as sk
+from seqkit.prefetch.processes.transport import Processes
 
 from .kinds import KINDS, PROCESSES, Kind
 
@@ -96,3 +97,21 @@ def test_the_stack_of_an_earlier_worker_does_not_appear_in_a_later_one(kind: Kin
                 ahead[i]
             counts.append(stack_of(caught.value).count("in deep"))
     assert counts == [31, 2]
+
+
+@pytest.mark.parametrize("kind", PROCESSES, ids=str)
+def test_the_stack_is_kept_if_the_end_of_the_worker_is_reported_late(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then the item still looks late, and is stopped again."""
+    stop = Processes.stop
+
+    def stop_twice(self: Processes, ticket: int) -> None:
+        stop(self, ticket)
+        stop(self, ticket)
+
+    monkeypatch.setattr(Processes, "stop", stop_twice)
+    waiting = samples(threading.Event().wait)
+    with kind.ahead(waiting, timeout=0.5) as ahead, pytest.raises(sk.ItemTimeout) as caught:
+        ahead[1]
+    assert "in load" in stack_of(caught.value)

@@ -609,6 +609,35 @@ def test_a_node_below_takes_the_time_limit_of_the_node_above(above: Kind, hang: 
     assert "took longer than 0.2 s" in found[1]
 
 
+@pytest.mark.parametrize("above", [THREAD, FORK], ids=str)
+@pytest.mark.parametrize("below", [THREAD, FORK], ids=str)
+@pytest.mark.parametrize("is_read_first", [False, True])
+def test_the_time_limit_of_a_node_above_holds_for_its_own_reads_only(
+    above: Kind, below: Kind, is_read_first: bool
+) -> None:
+    def slow(x: int) -> int:
+        time.sleep(0.6 * (x == 2))
+        return x
+
+    with below.ahead(sk.smap(slow, range(4)), 1) as node:
+        if is_read_first:
+            assert list(node) == [0, 1, 2, 3]
+        with above.ahead(sk.smap(double, node), 1, timeout=0.3) as stage:
+            found = outcomes(iter(stage))
+            assert (found[0], found[1], found[3]) == (0, 2, 6)
+            assert "took longer than 0.3 s" in found[2]
+            assert list(node) == [0, 1, 2, 3]
+
+
+def test_the_time_limit_reaches_the_lowest_of_three_nodes(hang: Callable[[int], int]) -> None:
+    with (
+        sk.prefetch(sk.smap(hang, range(3)), 1) as low,
+        sk.prefetch(sk.smap(double, low), 1) as middle,
+        sk.prefetch(sk.smap(double, middle), 1, timeout=0.3) as high,
+    ):
+        assert "took longer than 0.3 s" in outcomes(iter(high))[1]
+
+
 def test_a_closed_node_below_fails_the_items_and_not_the_iteration() -> None:
     with sk.prefetch(range(20), 2) as node, sk.prefetch(sk.smap(double, node), 2) as stage:
         node.close()

@@ -35,7 +35,7 @@ from ...core import units
 from ...core.tracebacks import frames_of_others, warn
 from ..classes import pickle_for_parent
 from ..culprits import fork_warning
-from ..protocol import Failed
+from ..protocol import Failed, Refusal
 from ..repeated import names_in_hook
 from ..signals import SignalsHeld
 from . import forking, linux
@@ -150,7 +150,7 @@ class Team:
 
     def _start_missing(self) -> None:
         if _local.starting is not None:  # a fork inside the fork hooks of another might deadlock on its locks
-            raise RuntimeError("prefetch: a signal handler cannot start workers while workers are started")
+            raise Refusal("prefetch: a signal handler cannot start workers while workers are started")
         _local.starting = self
         try:
             begun = 0

@@ -263,7 +263,8 @@ class Processes(Backend):
             sent.file = packed[3]
         block.assign(job.ticket)
         self._unsent[job.ticket] = sent
-        record = JOB.pack(job.ticket, slot, job.is_whole, *packed, job.epoch, job.order)
+        flags = job.is_whole | job.is_timed << 1
+        record = JOB.pack(job.ticket, slot, flags, *packed, job.epoch, job.order)
         self._records[job.is_urgent].append(record)  # last, because a job must be noted before it is sent
 
     def flush(self) -> None:
@@ -540,7 +541,8 @@ class Processes(Backend):
     def stop(self, ticket: int) -> None:
         for handle in self._handles.values():
             # A worker that died unseen, while the consumer was busy, was not too slow.
-            if self._control.claimed(handle.number)[0] == ticket and not handle.has_ended(0):
+            is_at_it = self._control.claimed(handle.number)[0] == ticket and not handle.stopped
+            if is_at_it and not handle.has_ended(0):
                 handle.stopped, handle.stack = ticket, self._stack(handle)
                 handle.kill()
 

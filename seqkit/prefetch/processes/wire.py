@@ -27,8 +27,8 @@ import numpy as np
 from ..torch_modes import TorchModes
 from .segment import PAGE, Segment
 
-# ticket, slot, whether the job must be done as a whole, packing and three numbers (see `block.pack`), epoch,
-# order (see `Job`)
+# ticket, slot, whether the job is whole (1) and timed (2), packing and three numbers (see `block.pack`),
+# epoch, order (see `Job`)
 JOB = struct.Struct("<9q")
 # ticket, worker, kind, number of items (or another number, see `Kind`), used bytes of the slot or the file,
 # cost in ns, descriptor of a file of the worker that replaces the slot (-1: none), flags
@@ -176,7 +176,7 @@ class Spec:
     errors: str
     hook: Callable[..., Any] | None
     budget_ns: int  # how long a job of several items may take
-    timeout_s: float | None  # with a limit, workers record when each item begins
+    timeout_s: float | None  # for the nodes below
     parent: int  # the pid of the parent
     modes: TorchModes
     item_seed: int | None = None  # to seed the global generators for every item, not for every epoch

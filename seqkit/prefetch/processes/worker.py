@@ -97,7 +97,7 @@ class Worker:
     def serve(self) -> None:
         """Run jobs until there are no more."""
         while len(message := self._next_job()) == JOB.size and not self.control.closing:
-            ticket, slot, is_whole, packing, a, b, c, epoch, order = JOB.unpack(message)
+            ticket, slot, how, packing, a, b, c, epoch, order = JOB.unpack(message)
             self._close_files()
             begun, block = monotonic_ns(), self._blocks.get(slot) or self._block(slot)
             self.control.claim(self.number, ticket, begun)
@@ -108,7 +108,7 @@ class Worker:
                 except BaseException as error:  # a key decides how it is unpickled
                     self._refuse(ticket, slot, error, b)
                 else:
-                    self._do(ticket, slot, block, epoch, indices, bool(is_whole))
+                    self._do(ticket, slot, block, epoch, indices, bool(how & 1), bool(how & 2))
             else:
                 tell(self.fds, self.number, Kind.SKIPPED, ticket)
             self.control.finish(self.number)
@@ -138,10 +138,19 @@ class Worker:
         writer.fail(error)
         self._deliver(ticket, slot, writer, 1, is_end=False, begun_ns=monotonic_ns())
 
-    def _do(self, ticket: int, slot: int, block: JobBlock, epoch: int, indices: Any, is_whole: bool) -> None:
+    def _do(
+        self,
+        ticket: int,
+        slot: int,
+        block: JobBlock,
+        epoch: int,
+        indices: Any,
+        is_whole: bool,
+        is_timed: bool,
+    ) -> None:
         """Run a job and deliver its items."""
         begun_ns, writer = monotonic_ns(), self._writer(slot, len(indices), is_whole)
-        set_clock(None if self.spec.timeout_s is None else block)
+        set_clock(block if is_timed else None)
         if epoch != self.seeding.epoch and self.spec.item_seed is None:
             self.seeding.begin(epoch)
         if len(indices) == 1:
@@ -151,7 +160,7 @@ class Worker:
                 is_end = self.evaluator.run(epoch, indices, writer)
         else:
             budget_ns = NEVER_NS if is_whole else self.spec.budget_ns
-            began = partial(block.words.__setitem__, 2) if self.spec.timeout_s is not None else None
+            began = partial(block.words.__setitem__, 2) if is_timed else None
             is_end = self.evaluator.run(epoch, indices, writer, budget_ns, began)
         set_clock(None)
         self.evaluator.leave_if_forked()

@@ -99,8 +99,7 @@ def _work(number: int, setup: WorkerSetup) -> None:
         set_epoch.telling = partial(drawing_alike, spec.seed)
         _introduce(number, fds)
         seterr(cast(Policy, spec.errors))
-        if spec.timeout_s is not None:
-            stacks.answer(fds.segment, spec.layout.error_at(number))
+        stacks.answer(fds.segment, spec.layout.error_at(number))
         tell(fds, number, Kind.BEGUN, items=os.getpid())
         if spec.hook is not None:
             seeding.left_alone = libraries_changed_by(partial(call_hook, spec.hook, number))
