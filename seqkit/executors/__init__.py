@@ -9,9 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Any
 
-__all__ = ["ManagedExecutor", "adapted", "is_executor", "named", "workers_of"]
+__all__ = ["Executor", "ManagedExecutor", "adapted", "named", "workers_of"]
 
 
 class ManagedExecutor(Executor):
@@ -34,10 +33,6 @@ class ManagedExecutor(Executor):
 
     def release(self) -> None:
         """Free the resources of the node that used this executor. Called when the node is closed."""
-
-
-def is_executor(method: Any) -> bool:
-    return isinstance(method, Executor)
 
 
 def named(name: str) -> Executor | None:
@@ -66,16 +61,16 @@ def named(name: str) -> Executor | None:
 def adapted(executor: Executor) -> Executor | None:
     """Return the executor to use in place of the one that the user gave.
 
-    Dask's own executor is replaced. It logs a traceback for each cancelled task, and it may reuse the
-    result of a task with the same arguments.
+    Dask's own executor is replaced (by None inside one of its tasks). It logs a traceback for each cancelled
+    task, and it may reuse the result of a task with the same arguments.
     """
     distributed = sys.modules.get("distributed")  # may be a module of the user with that name
     dask_executor = getattr(getattr(distributed, "cfexecutor", None), "ClientExecutor", ())
     if not isinstance(executor, dask_executor):
         return executor
-    from .dask import from_executor
+    from .dask import Dask, is_in_dask
 
-    return from_executor(executor)
+    return None if is_in_dask() else Dask(executor._client, **executor._kwargs)
 
 
 def workers_of(executor: Executor) -> int | None:

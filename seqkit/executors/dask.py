@@ -45,7 +45,7 @@ class Dask(ManagedExecutor):
         return RuntimeError("it has been shut down") if self._is_closed() else None
 
     def is_inside_task(self) -> bool:
-        return _is_in_dask()
+        return is_in_dask()
 
     def _is_closed(self) -> bool:
         return self._client.status in ("closing", "closed")
@@ -63,7 +63,7 @@ async def _complete(future: Future[Any], task: Any) -> None:
             future.set_result(result)
 
 
-def _is_in_dask() -> bool:
+def is_in_dask() -> bool:
     import distributed
 
     try:
@@ -73,16 +73,11 @@ def _is_in_dask() -> bool:
         return False
 
 
-def from_executor(executor: Any) -> Executor | None:
-    """Return an executor for the client of a `ClientExecutor`, or None inside a Dask task."""
-    return None if _is_in_dask() else Dask(executor._client, **executor._kwargs)
-
-
 def current_dask() -> Executor | None:
     """Return an executor for the current client, or None inside a Dask task."""
     import distributed
 
-    if _is_in_dask():
+    if is_in_dask():
         return None
     try:
         return Dask(distributed.get_client())

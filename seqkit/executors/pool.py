@@ -48,23 +48,12 @@ import numpy as np
 from ..core.errors import Policy, errstate, seterr, summary
 from ..core.view import View
 from ..core.worker import get_worker_info
-from ..prefetch.culprits import pickling_advice
+from ..prefetch.culprits import pickling_error
 from ..prefetch.errors import record
 from ..prefetch.evaluate import NEVER_NS, Collector, Evaluator, Sink
 from ..prefetch.hooks import call_hook
 from ..prefetch.pickling import dumps_by_value
-from ..prefetch.protocol import (
-    Backend,
-    Done,
-    Event,
-    Failed,
-    Job,
-    Lost,
-    Skipped,
-    Unpicklable,
-    Unsendable,
-    drained,
-)
+from ..prefetch.protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, Unsendable, drained
 from ..prefetch.results import HEADER_BYTES, EncodedResult, Ready, Record, Result, encoded_item, private
 from ..prefetch.seeding import libraries_changed_by, seed_item
 from ..prefetch.stages import live_below
@@ -369,7 +358,7 @@ def _pickled(pipeline: View[Any], content: Any) -> bytes:
     try:
         return dumps_by_value(content, protocol=5)
     except Exception as error:
-        raise Unpicklable(pickling_advice(pipeline, error, dumps_by_value)) from error
+        raise pickling_error(pipeline, error, dumps_by_value) from error
 
 
 _started: weakref.WeakSet[ExecutorBackend] = weakref.WeakSet()
@@ -460,10 +449,10 @@ def is_within(executor: Executor) -> bool:
         return executor.is_inside_task()
     if isinstance(executor, ThreadPoolExecutor):
         thread = threading.current_thread()
-        if thread in executor._threads or not thread.name.startswith(f"{executor._thread_name_prefix}_"):
-            return thread in executor._threads
-        with executor._shutdown_lock:  # the pool holds it until a thread that it has started is listed
-            return thread in executor._threads
+        if thread not in executor._threads and thread.name.startswith(f"{executor._thread_name_prefix}_"):
+            with executor._shutdown_lock:  # the pool holds it until a thread that it has started is listed
+                pass
+        return thread in executor._threads
     return _current.executor == _name(executor)
 
 

@@ -12,10 +12,8 @@ from ..core.view import View, walk
 from ..core.worker import in_process_worker
 from .child import in_child, limit_s, start_method
 from .choice import Choice, WorkerBudget, affordable, decided
-from .culprits import shared_handles
 from .engine import why_not_here
 from .figures import SLEEPS, Measured, Speed
-from .repeated import repetition_warning
 from .settings import Settings
 from .trials import CostAndThreads, tried
 
@@ -44,7 +42,7 @@ def choose(
     source: View[Any], settings: Settings, seconds: float, budget: WorkerBudget, workers: int | None = None
 ) -> Choice:
     """Measure for some seconds, and choose. `workers` is the number that the user has chosen."""
-    if reason := _obstacle(source, settings):
+    if reason := _obstacle(source):
         return Choice("thread", settings.workers, None, f"Not measured, because {reason}.")
     if _is_stream(source):
         return Choice("thread", 1, None, "Not measured: one worker reads a stream.")
@@ -96,7 +94,7 @@ def _are_free(measured: Measured, threads: Speed, budget: WorkerBudget) -> bool:
     return cost.sleep_share > SLEEPS and threads.items_per_s * cost.cpu_s < 0.5
 
 
-def _obstacle(source: View[Any], settings: Settings) -> str:
+def _obstacle(source: View[Any]) -> str:
     """Return why items must not be computed in another process to measure them, or ""."""
     if in_process_worker():
         return "this is a worker process"
@@ -105,10 +103,6 @@ def _obstacle(source: View[Any], settings: Settings) -> str:
     for node in walk(source):
         if not node._sources and is_one_shot(_data(node)):
             return f"{node!r} reads a one-shot iterator, whose items would be lost"
-    if handles := shared_handles(source):
-        return f"processes would share an open handle: {handles[0]}"
-    if repetition_warning(source, settings.start_hook):
-        return "each process would have a copy of a random generator that a function holds"
     return ""
 
 

@@ -1,53 +1,25 @@
-"""Find the object in a pipeline that cannot be pickled, or that must not be shared with forked processes.
+"""Find the object in a pipeline that cannot be pickled, and objects of some kind that functions hold.
 
 Both searches name the way to the object: ``smap → `decode` uses global `lock` (_thread.lock), train.py:4``.
-They follow attributes, containers, closures, defaults and the globals that a function uses. The module
-`prefetch.repeated` looks for random generators in the same way.
+They follow attributes, containers, closures and defaults, and nothing that is only a name in code. Of the
+globals of a function, the first search follows those that its pickle holds.
 """
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import islice
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
-__all__ = [
-    "Reference",
-    "Way",
-    "fork_warning",
-    "is_internal",
-    "pickling_advice",
-    "sentence",
-    "shared_handles",
-    "unpicklable",
-    "ways",
-]
+from .pickling import globals_of
 
-# Package and class of handles that processes must not share after a fork: they share one position in the
-# file, one connection, or one cache.
-HANDLES = {
-    ("_io", "BufferedRandom"),
-    ("_io", "BufferedReader"),
-    ("_io", "FileIO"),
-    ("h5py", "Dataset"),
-    ("h5py", "File"),
-    ("h5py", "Group"),
-    ("lmdb", "Environment"),
-    ("netCDF4", "Dataset"),
-    ("psycopg", "Connection"),
-    ("psycopg2", "connection"),
-    ("pymysql", "Connection"),
-    ("rasterio", "DatasetBase"),
-    ("socket", "socket"),
-    ("sqlite3", "Connection"),
-    ("tarfile", "TarFile"),
-    ("zipfile", "ZipFile"),
-}
-MOST_OBJECTS = 300  # visited before a fork, in at most a millisecond
+__all__ = ["Unpicklable", "pickling_error", "sentence", "unpicklable", "ways"]
+
+MOST_OBJECTS = 300  # visited when workers start, in at most a millisecond
 MOST_ITEMS = 20  # looked at in each container
 DEPTH = 12
 HEAP_TYPE = 1 << 9  # the flag of classes that a Python program defines
@@ -63,7 +35,6 @@ class Reference(NamedTuple):
 
     text: str
     value: Any
-    name: str = ""  # of the user's attribute or variable
 
 
 Way = tuple[Reference, ...]
@@ -72,18 +43,16 @@ Way = tuple[Reference, ...]
 def ways(view: Any, is_wanted: Callable[[Any], bool]) -> Iterator[Way]:
     """Yield the ways to the wanted objects among the first few hundred objects of a view.
 
-    An object that `opens_its_own` in each process is not entered.
+    Of the globals of functions and the attributes of classes, only wanted ones are looked at.
     """
     pending: deque[Way] = deque([(Reference(_name(view), view),)])
     seen: set[int] = set()
 
     @cache
     def of_class(kind: type) -> list[Reference]:
-        bases = [base for base in kind.__mro__ if base.__flags__ & HEAP_TYPE and not is_internal(base)]
+        bases = [base for base in kind.__mro__ if base.__flags__ & HEAP_TYPE and not _is_internal(base)]
         attributes = [item for base in bases for item in vars(base).items()]
-        return [
-            Reference(f"attribute `{name}`", value, name) for name, value in attributes if is_wanted(value)
-        ]
+        return [Reference(f"attribute `{name}`", value) for name, value in attributes if is_wanted(value)]
 
     while pending and len(seen) < MOST_OBJECTS:
         way = pending.popleft()
@@ -92,73 +61,12 @@ def ways(view: Any, is_wanted: Callable[[Any], bool]) -> Iterator[Way]:
             yield way
         elif id(value) not in seen:
             seen.add(id(value))
-            if len(way) <= DEPTH and not getattr(type(value), "opens_its_own", False):
+            if len(way) <= DEPTH:
                 pending.extend((*way, step) for step in _references(value))
                 pending.extend((*way, step) for step in of_class(type(value)))  # type: ignore[arg-type]
-
-
-def shared_handles(view: Any, renewed: Collection[str] = ()) -> list[str]:
-    """Return the way to each open file, archive, database or socket that forked workers would share.
-
-    Parameters
-    ----------
-    view : View
-    renewed : collection of str, optional
-        The names in a start hook, such as of an attribute that it opens again.
-
-    Returns
-    -------
-    list of str
-        Empty if none is found among the first few hundred objects.
-
-    Examples
-    --------
-    >>> import io, seqkit as sk, zipfile
-    >>> archive = zipfile.ZipFile(io.BytesIO(), "w")
-    >>> shared_handles(sk.smap(lambda name: archive.read(name), ["a.txt"]))
-    ['smap → `<lambda>` uses global `archive` (zipfile.ZipFile), ...:1']
-    >>> shared_handles(sk.per_process(lambda: archive, zipfile.ZipFile.read, ["a.txt"]))
-    []
-    """
-    found = {
-        id(way[-1].value): sentence(way)
-        for way in reversed([*ways(view, _is_handle)])
-        if not is_renewed(way, renewed)
-    }
-    return list(found.values())[::-1]
-
-
-def is_renewed(way: Way, renewed: Collection[str]) -> bool:
-    """Return whether a start hook mentions the last attribute or variable of a way, or a whole data set."""
-    return not {name_at_end(way), "dataset"}.isdisjoint(renewed)
-
-
-def name_at_end(way: Way) -> str:
-    """Return the last attribute or variable of a way."""
-    return next((step.name for step in reversed(way) if step.name), "")
-
-
-def fork_warning(view: Any, renewed: Collection[str] = ()) -> str | None:
-    """Return the warning for handles that forked workers would share, or None if there are none.
-
-    >>> fork_warning([1, 2, 3])
-    """
-    found = shared_handles(view, renewed)
-    if not found:
-        return None
-    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-    return (
-        "prefetch: forked workers share an open handle with this process, and may read wrong data:"
-        f" {found[0]}{more}. Open it in each process: sk.per_process(open_fn, read, items)."
-    )
-
-
-def _is_handle(value: Any) -> bool:
-    for kind in type(value).__mro__:
-        if (kind.__module__.partition(".")[0], kind.__name__) in HANDLES:
-            is_closed = getattr(value, "closed", False) or getattr(value, "fp", value) is None
-            return bool(value) and not is_closed  # a closed handle of h5py is false
-    return False
+            if isinstance(value, FunctionType):
+                found = [item for item in value.__globals__.copy().items() if is_wanted(item[1])]
+                pending.extend((*way, Reference(f"global `{name}`", held)) for name, held in found)
 
 
 def unpicklable(view: Any, dumps: Callable[[Any], Any]) -> str | None:
@@ -192,8 +100,12 @@ def unpicklable(view: Any, dumps: Callable[[Any], Any]) -> str | None:
             return sentence(way)
 
 
-def pickling_advice(view: Any, error: Exception, dumps: Callable[[Any], Any]) -> str:
-    """Return the message for a pipeline that cannot be pickled: the object, the reason and what to do.
+class Unpicklable(TypeError):
+    """Says why a pipeline cannot be sent to workers."""
+
+
+def pickling_error(view: Any, error: Exception, dumps: Callable[[Any], Any]) -> Unpicklable:
+    """Return the error for a pipeline that cannot be pickled: the object, the reason and what to do.
 
     Parameters
     ----------
@@ -204,7 +116,7 @@ def pickling_advice(view: Any, error: Exception, dumps: Callable[[Any], Any]) ->
         See `unpicklable`.
     """
     culprit = unpicklable(view, dumps) or _name(view)
-    return (
+    return Unpicklable(
         f"prefetch: the pipeline cannot be pickled for workers: {culprit}: {type(error).__name__}: {error}."
         " Open files and connections in each process with sk.per_process, create locks inside the function,"
         " or use method='thread'."
@@ -239,7 +151,7 @@ def _references(value: Any) -> Iterator[Reference]:
     elif isinstance(value, dict):
         yield from (Reference(f"key {key!r}", item) for key, item in islice(value.items(), MOST_ITEMS))
     elif isinstance(value, list | tuple):
-        fields = () if is_internal(type(value)) else getattr(value, "_fields", ())  # of a named tuple
+        fields = () if _is_internal(type(value)) else getattr(value, "_fields", ())  # of a named tuple
         names = [f"attribute `{name}`" for name in fields]
         for i, item in enumerate(value[:MOST_ITEMS]):
             yield Reference(_label(item, names[i] if i < len(names) else f"item {i}"), item)
@@ -251,7 +163,7 @@ def _references(value: Any) -> Iterator[Reference]:
         )
 
 
-def is_internal(kind: type) -> bool:
+def _is_internal(kind: type) -> bool:
     """Return whether a class is seqkit's own."""
     return kind.__module__.startswith("seqkit.")
 
@@ -265,14 +177,17 @@ def _of_attributes(owner: Any, attributes: Any) -> Iterator[Reference]:
         return
     for name, value in list(attributes.items()):
         if name != "_site":
-            name = "" if is_internal(type(owner)) else name
-            yield Reference(_label(value, name and f"attribute `{name}`"), value, name)
+            name = "" if _is_internal(type(owner)) else name
+            yield Reference(_label(value, name and f"attribute `{name}`"), value)
 
 
 def _carried(value: Any) -> Iterator[Reference]:
     """Yield the objects that a pickle of the value holds, as its ``__reduce__`` returns them."""
     if isinstance(value, (*_LEAVES, *_KNOWN)):
         yield from _references(value)
+        if isinstance(value, FunctionType):
+            found = globals_of(value)
+            yield from (Reference(f"uses global `{name}`", held) for name, held in found.items())
         return
     try:
         reduced = value.__reduce_ex__(4)
@@ -290,25 +205,15 @@ def _carried(value: Any) -> Iterator[Reference]:
 def _of_function(function: FunctionType) -> Iterator[Reference]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
-            yield Reference(f"uses `{name}`", cell.cell_contents, name)
+            yield Reference(f"uses `{name}`", cell.cell_contents)
         except ValueError:  # it has no value yet
             pass
     code = function.__code__
     names = code.co_varnames[: code.co_argcount][-len(function.__defaults__ or ()) :]
     for name, value in zip(names, function.__defaults__ or (), strict=False):
-        yield Reference(f"uses default `{name}`", value, name)
+        yield Reference(f"uses default `{name}`", value)
     for name, value in (function.__kwdefaults__ or {}).items():
-        yield Reference(f"uses default `{name}`", value, name)
-    for name in _global_names(function.__code__):
-        if name in function.__globals__:
-            yield Reference(f"uses global `{name}`", function.__globals__[name], name)
-
-
-def _global_names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _global_names(constant)
+        yield Reference(f"uses default `{name}`", value)
 
 
 # -------------------------------------------------------------------- in words

@@ -17,7 +17,6 @@ from .chunking import TARGET_NS, Chunking
 from .dispatcher import CLOSED, Dispatcher, FaultLimits, Printer
 from .hooks import worker_info
 from .protocol import Backend, Refusal
-from .repeated import repetition_warning
 from .resources import usable_cpus
 from .settings import Settings
 from .stages import items_per_job
@@ -54,7 +53,7 @@ class Engine:
         self._replaced: Dispatcher | None = None  # may still be closing
         self._pid = os.getpid()
         self.closed = False
-        self._said: set[str] = set()  # the warnings that are given once
+        self.said: set[str] = set()  # the warnings that are given once
         # In a forked child the executor's threads do not exist. The node then starts its own threads.
         is_here = not isinstance(settings.method, str) and settings.pid == self._pid
         self._executor: Executor | None = settings.method if is_here else None  # type: ignore[assignment]
@@ -140,8 +139,6 @@ class Engine:
             from ..executors import pool
 
             target_ns, has_copies = pool.TASK_NS, not pool.shares_objects(self._executor)
-        if has_copies and (text := repetition_warning(self._source, settings.start_hook)):
-            warn(text, RuntimeWarning)
         is_told = self._executor is None and not has_copies  # threads have a `StagePlan`
         least = 1 if is_told else items_per_job(self._source, settings.workers)
         chunking = Chunking(settings.workers, settings.max_buffered, chunk, target_ns, least)
@@ -166,7 +163,7 @@ class Engine:
             from .processes.transport import Processes
 
             context = _start_method(settings.context)
-            return Processes(source, settings, context, seed, budget_ns, self._said)
+            return Processes(source, settings, context, seed, budget_ns, self.said)
         if not isinstance(settings.method, str):  # a copy of the node, which has no executor
             workers = min(workers, usable_cpus())
         infos = [worker_info(number, workers, seed, "thread") for number in range(workers)]

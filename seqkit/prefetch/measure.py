@@ -173,6 +173,7 @@ def use_of(
     begun = last = perf_counter()
     first = done = 0
     with Prefetch(view, chosen).start() as node:
+        node.engine().said.add("generator")  # the node that is chosen warns
         items, since = node._iter(plan_from(view, start)), _spent(node)
         while True:
             try:

@@ -21,7 +21,7 @@ import pickle
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property, lru_cache
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, ClassVar
 
 import cloudpickle
@@ -55,6 +55,12 @@ def dumps_for_workers(value: Any, **options: Any) -> bytes:
 def dumps_back(value: Any, **options: Any) -> bytes:
     """Pickle a result for the process that sent the pipeline."""
     return _dumps(_Back, value, options)
+
+
+def globals_of(function: FunctionType) -> dict[str, Any]:
+    """Return the globals that a pickle of a function holds. A function that travels by name has none."""
+    reduced = _ByValue(io.BytesIO()).reducer_override(function)
+    return reduced[2][1]["__globals__"] if type(reduced) is tuple else {}
 
 
 class _Reducers(dict[type, Any]):

@@ -40,10 +40,6 @@ class Refusal(RuntimeError):
     """Says why a node cannot be read, or cannot be read on."""
 
 
-class Unpicklable(TypeError):
-    """Says why a pipeline cannot be sent to workers."""
-
-
 class Unsendable(Exception):
     """The indices of a job cannot be sent to a worker. `reason` is the error."""
 

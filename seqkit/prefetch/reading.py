@@ -16,8 +16,9 @@ from ..core.iteration import Progress
 from ..core.tracebacks import hide_frames
 from .chunking import MAX_CHUNK
 from .consumer import Reader
+from .culprits import Unpicklable
 from .dispatcher import ReadsItself
-from .protocol import Refusal, Unpicklable
+from .protocol import Refusal
 from .results import Outcomes
 from .window import Chunk
 

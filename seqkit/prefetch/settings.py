@@ -166,7 +166,7 @@ def _executor(method: Any) -> Executor | None:
 
     if isinstance(method, str) and method in ENGINES:
         return executors.named(method)
-    if not executors.is_executor(method):
+    if not isinstance(method, executors.Executor):
         names = ", ".join(map(repr, [*OWN, *ENGINES]))
         raise ValueError(
             f"prefetch: method must be one of {names} or a concurrent.futures.Executor, got {method!r}"

@@ -142,8 +142,6 @@ class Handles:
     (7, 2)
     """
 
-    opens_its_own = True  # a forked process does not use the handles of its parent
-
     def __init__(
         self,
         open_fn: Callable[[], Any],

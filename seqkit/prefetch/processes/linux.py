@@ -23,6 +23,7 @@ import os
 import re
 import select
 import signal
+import stat
 import sys
 import time
 from contextlib import suppress
@@ -138,6 +139,21 @@ def _syscall(number: int, *arguments: int | bytes) -> int:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
     return result
+
+
+def own_positions() -> None:
+    """Open inherited files anew that are only read, so that no other process moves their positions."""
+    import fcntl
+
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        with suppress(OSError):  # it was the listing itself, or the file may not be opened again
+            flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+            if flags & os.O_ACCMODE == os.O_RDONLY and stat.S_ISREG(os.fstat(fd).st_mode):
+                position = os.lseek(fd, 0, os.SEEK_CUR)
+                own = os.open(f"/proc/self/fd/{fd}", flags)
+                os.lseek(own, position, os.SEEK_SET)
+                os.dup2(own, fd, os.get_inheritable(fd))
+                os.close(own)
 
 
 # -------------------------------------------------------------------- check whether the engine can run

@@ -19,9 +19,8 @@ from typing import Any
 
 from ...core.view import View
 from ..codec import Form, decode, encode_shared
-from ..culprits import pickling_advice
+from ..culprits import pickling_error
 from ..pickling import dumps_for_workers
-from ..protocol import Unpicklable
 from ..signals import CtrlCHeld
 from . import linux
 from .interpreter import Surroundings
@@ -56,7 +55,7 @@ class PickledPipeline:
             tail, moved, head = encode_shared((spec, pipeline))
         except Exception as error:
             dumps = partial(dumps_for_workers, protocol=5, buffer_callback=lambda _: None)
-            raise Unpicklable(pickling_advice(pipeline, error, dumps)) from error
+            raise pickling_error(pipeline, error, dumps) from error
         self.place = head, head + len(tail)
         self.nbytes = head + len(tail)
         with CtrlCHeld():

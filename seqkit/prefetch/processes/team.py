@@ -34,9 +34,7 @@ from typing import NamedTuple
 from ...core import units
 from ...core.tracebacks import frames_of_others, warn
 from ..classes import pickle_for_parent
-from ..culprits import fork_warning
 from ..protocol import Failed, Refusal
-from ..repeated import names_in_hook
 from ..signals import SignalsHeld
 from . import forking, linux
 from .pickled_pipeline import PickledPipeline, size_warning
@@ -142,9 +140,6 @@ class Team:
 
     def start(self) -> None:
         """Begin to start all workers. Do not wait until they are ready."""
-        spec = self.setup.spec
-        if self._forks() and (text := fork_warning(self.setup.pipeline, names_in_hook(spec.hook))):
-            warn(text, RuntimeWarning)
         self._missing += map(WorkerHandle, range(self.setup.spec.num_workers))
         self._start_missing()
 

@@ -44,6 +44,7 @@ from ...core.errors import seterr
 from ...core.tracebacks import warn
 from ...core.view import View
 from .. import stacks
+from ..generators import generators
 from ..hooks import END_HOOK_S
 from ..protocol import Backend, Done, Event, Failed, Job, Lost, Skipped
 from ..resources import native_threads
@@ -162,6 +163,7 @@ class Processes(Backend):
             TorchModes.of_this_thread(),
             self._settings.item_seed,
             self._settings.end_hook,
+            tuple(generators(self._pipeline)),
             self._settings.idle_s(),
         )
         self._poll.register(self._fds["results_r"], select.POLLIN)
@@ -348,6 +350,8 @@ class Processes(Backend):
             assert self._segment is not None
             data = os.pread(self._segment.fd, number, self._layout.error_at(worker))
             self._events.append(Failed(worker, pickle.loads(data).rebuild()))
+        elif kind == Kind.ALIKE:
+            self._warn_of_generator(self._spec.generators[number][0])
         elif kind == Kind.IDLE:
             self._handles[worker].is_idle = True
         else:
@@ -461,6 +465,16 @@ class Processes(Backend):
                 f"prefetch: an item of {units.size(nbytes)} does not fit a slot of {units.size(slot_bytes)}"
                 " and came in a file of its own, which takes longer. Set at least"
                 f" shm_size={mib} << 20 ({mib} MiB)",
+                RuntimeWarning,
+            )
+
+    def _warn_of_generator(self, way: str) -> None:
+        if "generator" not in self._said:
+            self._said.add("generator")
+            warn(
+                f"prefetch: a random generator draws the same numbers in every worker: {way}. Each process"
+                " worker has a copy of it. Use sk.random_map(f, items), which calls f(item, rng) with a"
+                " generator for each item.",
                 RuntimeWarning,
             )
 

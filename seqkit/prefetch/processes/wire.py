@@ -48,6 +48,7 @@ class Kind:
     BEGUN: Final = 2  # the worker's process runs; the number is its pid
     READY: Final = 3  # the worker has started; the number is its pid
     FAILED: Final = 4  # the start failed; the number is the size of the pickled error, see `error_at`
+    ALIKE: Final = 6  # a generator draws as in the other workers; the number is its place in the spec
     IDLE: Final = 5  # the worker ends, because nothing has been read for a while
 
 
@@ -181,4 +182,5 @@ class Spec:
     modes: TorchModes
     item_seed: int | None = None  # to seed the global generators for every item, not for every epoch
     end_hook: Callable[..., Any] | None = None
+    generators: tuple[tuple[str, bytes], ...] = ()  # that functions hold, see `generators.py`
     idle_s: float = 0.0  # workers end when no iterator has been open for so long; 0: they do not

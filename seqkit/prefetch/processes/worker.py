@@ -33,6 +33,7 @@ from ..clock import set_clock
 from ..codec import Block
 from ..errors import record
 from ..evaluate import NEVER_NS, Evaluator
+from ..generators import generators, state
 from ..seeding import Seeding
 from ..stages import live_below
 from . import linux
@@ -88,6 +89,9 @@ class Worker:
         self._retains = False  # whether user code has kept memory of a slot; it gets no more then
         self._files: list[tuple[JobBlock, int, int]] = []  # by ticket: the parent may still read them
         self._scheduling = Scheduling()
+        # Generators whose states are as in the parent, until the end of the first job.
+        held = generators(pipeline) if spec.generators else {}
+        self._alike = {key: one for key, one in held.items() if key in spec.generators}
         self._arrivals = select.epoll()
         self._urgent_seen = 0
         self._iterators_seen = (0, 0)
@@ -164,10 +168,19 @@ class Worker:
             is_end = self.evaluator.run(epoch, indices, writer, budget_ns, began)
         set_clock(None)
         self.evaluator.leave_if_forked()
+        if self._alike:
+            self._report_alike()
         count = block.finished() + bool(writer.overflow)
         if self.spec.num_workers == 1 and count < len(indices) and not is_end:
             self.control.reorder()  # before the parent knows that items are left
         self._deliver(ticket, slot, writer, count, is_end, begun_ns)
+
+    def _report_alike(self) -> None:
+        """Report a generator that the first job has drawn from as all workers would."""
+        for key, held in self._alike.items():
+            if state(held) != key[1]:
+                tell(self.fds, self.number, Kind.ALIKE, items=self.spec.generators.index(key))
+        self._alike.clear()
 
     def _next_job(self) -> bytes:
         """Wait for a job. Return no bytes when there are no more jobs."""

@@ -73,6 +73,8 @@ def be_worker(
     try:
         leave_signals_to_program(program_signals(), mask)
         forget()
+        with suppress(OSError):  # no /proc
+            linux.own_positions()
         _end_with_parent(setup.fds)
         if threads := setup.spec.native_threads:
             limit_threads(os.environ, threads)

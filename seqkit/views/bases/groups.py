@@ -74,8 +74,6 @@ class Kept:
     (True, False, False)
     """
 
-    opens_its_own = True  # handles in kept groups are not shared with other processes
-
     def __init__(self, groups: View[Any]) -> None:
         self._groups = groups
         self._in_memory = isinstance(groups, Source) and type(groups._data) in _IN_MEMORY
