@@ -21,7 +21,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from .chunking import CHUNK_BYTES
-from .protocol import Job, Refusal, Unsendable
+from .protocol import Job, PrefetchError, Unsendable
 from .results import Ready
 from .window import Chunk, ChunkWindow
 
@@ -104,7 +104,7 @@ class Reader:
         """Return the next chunks, with results to open. The list is empty at the end of the plan."""
         dispatcher, window = self._dispatcher, self.consumer.window
         if dispatcher.pid != os.getpid():  # the workers belong to the parent, and the lock may stay held
-            raise Refusal("prefetch: this iterator was begun before a fork; begin another one")
+            raise PrefetchError("prefetch: this iterator was begun before a fork; begin another one")
         drawn: list[Chunk] = []
         begun_ns = 0
         while True:

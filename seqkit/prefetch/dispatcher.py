@@ -40,7 +40,7 @@ from .chunking import MAX_CHUNK, Chunking
 from .clock import current_clock
 from .consumer import Consumer, InFlight, Reader, end_stages
 from .life import Life
-from .protocol import Backend, Done, Event, Failed, Lost, Refusal
+from .protocol import Backend, Done, Event, Failed, Lost, PrefetchError
 from .results import Ready
 from .statistics import Statistics
 from .window import Chunk, ChunkWindow
@@ -135,7 +135,7 @@ class Dispatcher:
         """Run a step under the lock. An interrupted step leaves the state inconsistent, so close the
         node."""
         if self._is_inside():  # possible only in a signal handler or a hook at interpreter exit
-            raise Refusal(CLOSED) if self._life.over else ReadsItself
+            raise PrefetchError(CLOSED) if self._life.over else ReadsItself
         try:
             with self._lock:
                 try:
@@ -446,11 +446,11 @@ class Dispatcher:
         if self._failure is not None:
             failed = self._failure
             who = "the executor" if failed.worker is None else f"worker {failed.worker}"
-            failure = Refusal(f"prefetch: {who} {failed.what}: {summary(failed.error)}")
+            failure = PrefetchError(f"prefetch: {who} {failed.what}: {summary(failed.error)}")
             failure.__cause__ = failed.error
             self.refuse(failure)
         if self.ends():
-            self.refuse(Refusal(CLOSED))
+            self.refuse(PrefetchError(CLOSED))
 
     def ends(self) -> bool:
         """Return whether the node is closed, or its dispatcher is being collected."""

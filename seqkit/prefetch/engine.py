@@ -16,7 +16,7 @@ from ..core.worker import in_process_worker
 from .chunking import TARGET_NS, Chunking
 from .dispatcher import CLOSED, Dispatcher, FaultLimits, Printer
 from .hooks import worker_info
-from .protocol import Backend, Refusal
+from .protocol import Backend, PrefetchError
 from .resources import usable_cpus
 from .settings import Settings
 from .stages import items_per_job
@@ -81,7 +81,7 @@ class Engine:
             self._choose()
         if not self._settings.workers:
             if self.closed:
-                raise Refusal(CLOSED)
+                raise PrefetchError(CLOSED)
             return True
         if self._executor is None or self.closed:
             return False
@@ -117,7 +117,7 @@ class Engine:
                 dispatcher = self._dispatcher = self._started()
         if dispatcher is None or self.closed:  # a signal handler may have closed the node during the start
             self._end(dispatcher)
-            raise Refusal(CLOSED)
+            raise PrefetchError(CLOSED)
         return dispatcher
 
     def _end(self, *dispatchers: Dispatcher | None) -> None:

@@ -36,7 +36,7 @@ class Job:
     position: int = 0
 
 
-class Refusal(RuntimeError):
+class PrefetchError(RuntimeError):
     """Says why a node cannot be read, or cannot be read on."""
 
 

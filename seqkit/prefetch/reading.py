@@ -18,7 +18,7 @@ from .chunking import MAX_CHUNK
 from .consumer import Reader
 from .culprits import Unpicklable
 from .dispatcher import ReadsItself
-from .protocol import Refusal
+from .protocol import PrefetchError
 from .results import Outcomes
 from .window import Chunk
 
@@ -104,7 +104,7 @@ class Reading:
             return False
         if self._reader is not None and self._reader.plan_has_failed():
             return self._rest is None or not self._rest.cannot_fail()
-        return isinstance(error, Refusal | Unpicklable)
+        return isinstance(error, PrefetchError | Unpicklable)
 
     def _begin_again(self, error: BaseException) -> None:
         """Have the next run open a reader of the rest of the plan."""
@@ -119,7 +119,7 @@ class Reading:
             self._give_up()
         if self._reader is None:
             if self._rest is None:
-                raise Refusal(
+                raise PrefetchError(
                     "prefetch: this iterator was interrupted, and with in_order=False it cannot go on;"
                     " begin another one"
                 )
@@ -129,7 +129,7 @@ class Reading:
     def _give_up(self) -> NoReturn:
         if self._reader is not None:
             self._reader.close()
-        raise Refusal(
+        raise PrefetchError(
             f"prefetch: {MOST_LOST} items in a row have cost their workers, and without a length nobody knows"
             " whether the sequence goes on. Give it a length to read on"
         )

@@ -28,6 +28,7 @@ from seqkit.core.iteration import restarting
 from seqkit.core.worker import WorkerInfo
 from seqkit.prefetch.processes import transport, worker
 from seqkit.prefetch.processes.team import MOST_DEATHS, Team, WorkerHandle
+from seqkit.prefetch.protocol import PrefetchError
 from seqkit.prefetch.results import RemoteError
 from seqkit.prefetch.threads import Threads
 
@@ -511,7 +512,7 @@ def check_cannot_start(ahead: sk.Prefetch, reason: str) -> None:
     it = iter(ahead)
     first, *more = drawn(it)
     assert not more  # told once, then the end
-    assert type(first) is RuntimeError
+    assert isinstance(first, RuntimeError)
     assert re.search(rf"prefetch: worker \d could not start: {reason}", str(first))
     for _ in range(2):
         with pytest.raises(RuntimeError, match=reason):
@@ -1123,7 +1124,7 @@ def test_closing_does_not_wait_for_a_worker_that_is_stuck(kind: Kind, where: str
         pids = pids_of(ahead)
         ahead.close()
         assert not until_gone(pids, within_s=0)  # closing has reaped them
-        assert [type(error) for error in drawn(it)] == [RuntimeError]
+        assert [type(error) for error in drawn(it)] == [PrefetchError]
         ahead.close()
 
     run(where, body)
@@ -1136,7 +1137,7 @@ def test_closing_does_not_wait_for_a_thread_that_is_stuck() -> None:
         reader = iter(ahead)
         until(lambda: len(threading.enumerate()) >= 3)
         ahead.close()
-        assert [type(error) for error in drawn(reader)] == [RuntimeError]
+        assert [type(error) for error in drawn(reader)] == [PrefetchError]
     finally:
         released.set()
 

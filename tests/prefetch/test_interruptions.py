@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import pytest
 
 from seqkit.prefetch.dispatcher import CLOSED, Dispatcher, ReadsItself
-from seqkit.prefetch.protocol import Failed, Job, Refusal
+from seqkit.prefetch.protocol import Failed, Job, PrefetchError
 
 from .fake import Fake, a_node, in_threads, named, rest, take
 from .traces import until
@@ -346,5 +346,5 @@ def test_an_interruption_of_the_receiving_thread_tells_the_others(monkeypatch: p
 
     monkeypatch.setattr(fake, "receive", interrupted)
     results = waiting_readers(a_node(fake), fake, fake.wake)
-    assert Counter(map(type, results)) == {KeyboardInterrupt: 1, Refusal: 2}
+    assert Counter(map(type, results)) == {KeyboardInterrupt: 1, PrefetchError: 2}
     assert fake.closed

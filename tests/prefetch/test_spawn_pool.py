@@ -137,7 +137,7 @@ def test_a_process_that_dies_ends_the_node_until_it_is_restarted(tmp_path: Path)
     with sk.prefetch(sk.smap(item, range(12)), 2, "process", chunk_size=1) as ahead:
         *items, error = drawn(iter(ahead))
         assert items == list(range(len(items)))
-        assert type(error) is RuntimeError
+        assert isinstance(error, RuntimeError)
         assert "one of its processes ended while it computed an item" in str(error)
         with pytest.raises(RuntimeError, match="restart"):
             ahead[0]
@@ -301,7 +301,7 @@ def test_a_script_without_a_main_guard_gets_an_error_with_the_remedy(tmp_path: P
     status, out, err = finished(tmp_path, HIDDEN + UNGUARDED)
     assert (status, out) == (1, "")
     # What its processes say may come later.
-    told = "RuntimeError: prefetch: the executor takes no more tasks: RuntimeError: its processes"
+    told = "seqkit.prefetch.protocol.PrefetchError: prefetch: the executor takes no more tasks: RuntimeError: its processes"
     (line,) = {line for line in err.splitlines() if line.startswith(told)}
     assert "put the code that starts work under `if __name__ == '__main__':`" in line
     reap_orphans(before)

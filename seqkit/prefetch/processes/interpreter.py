@@ -19,7 +19,7 @@ import sys
 from typing import Any, NamedTuple
 
 from ...core import worker
-from ..protocol import Refusal
+from ..protocol import PrefetchError
 from ..resources import native_threads
 from . import linux, worker_signals
 from .limits import name_limit
@@ -47,7 +47,7 @@ def interpreter(code: str, fds: tuple[int, ...], mask: set[int], surroundings: S
     The code can use the descriptors in `fds`. Call this with all signals blocked: `mask` is the former mask.
     """
     if not _has_streams():
-        raise Refusal(
+        raise PrefetchError(
             "prefetch: standard input, output or error of this process is closed. Workers that are not forked"
             " need all three: open them, for example with `< /dev/null > /dev/null 2>&1`"
         )
@@ -93,7 +93,7 @@ def _refuse_without_python() -> None:
         why = f"sys.executable is {sys.executable!r}, so no Python is known that could run workers"
     else:
         return
-    raise Refusal(f"prefetch: {why}. Use context='fork' if your threads allow it, or method='thread'")
+    raise PrefetchError(f"prefetch: {why}. Use context='fork' if your threads allow it, or method='thread'")
 
 
 def _has_hash_seed(variables: dict[str, str]) -> bool:

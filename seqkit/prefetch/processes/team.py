@@ -34,7 +34,7 @@ from typing import NamedTuple
 from ...core import units
 from ...core.tracebacks import frames_of_others, warn
 from ..classes import pickle_for_parent
-from ..protocol import Failed, Refusal
+from ..protocol import Failed, PrefetchError
 from ..signals import SignalsHeld
 from . import forking, linux
 from .pickled_pipeline import PickledPipeline, size_warning
@@ -145,7 +145,7 @@ class Team:
 
     def _start_missing(self) -> None:
         if _local.starting is not None:  # a fork inside the fork hooks of another might deadlock on its locks
-            raise Refusal("prefetch: a signal handler cannot start workers while workers are started")
+            raise PrefetchError("prefetch: a signal handler cannot start workers while workers are started")
         _local.starting = self
         try:
             begun = 0
