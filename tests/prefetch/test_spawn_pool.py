@@ -301,8 +301,8 @@ def test_a_script_without_a_main_guard_gets_an_error_with_the_remedy(tmp_path: P
     status, out, err = finished(tmp_path, HIDDEN + UNGUARDED)
     assert (status, out) == (1, "")
     # What its processes say may come later.
-    told = "seqkit.prefetch.protocol.PrefetchError: prefetch: the executor takes no more tasks: RuntimeError: its processes"
-    (line,) = {line for line in err.splitlines() if line.startswith(told)}
+    told = "PrefetchError: prefetch: the executor takes no more tasks: RuntimeError: its processes"
+    (line,) = {line for line in err.splitlines() if told in line}
     assert "put the code that starts work under `if __name__ == '__main__':`" in line
     reap_orphans(before)
 
