@@ -27,7 +27,6 @@ __all__ = [
     "for_each",
     "loses_nothing",
     "past_errors",
-    "says",
 ]
 
 
@@ -168,11 +167,6 @@ def for_each(names: str | tuple[str, ...], values: Iterable[Any]) -> Any:
         return looped
 
     return decorate
-
-
-def says(kind: type[Exception], text: str) -> Any:
-    """Expect an exception of just this text."""
-    return pytest.raises(kind, match=f"^{re.escape(text)}$")
 
 
 class Clock:

@@ -13,7 +13,7 @@ from seqkit.observe import debug, explain, monitor_throughput, profile
 from seqkit.testing import FailingSource
 from seqkit.testing.failing import Failure, by_iteration
 
-from .helpers import Clock, says
+from .helpers import Clock
 
 # -------------------------------------------------------------------- debug
 
@@ -105,29 +105,6 @@ def test_a_pickled_debug_view_starts_counting_at_0():
     assert list(pickle.loads(pickle.dumps(view))) == list(range(5))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "kind", "message"),
-    [
-        (("print",), TypeError, "debug: func must be callable, got 'print'"),
-        ((print, -1), ValueError, "debug: max_calls must be an int of at least 0 or None, got -1"),
-        ((print, 1.5), TypeError, "debug: max_calls must be an int of at least 0 or None, got 1.5"),
-        (
-            (print, None, 0),
-            ValueError,
-            "debug: max_rate must be a number of calls per second above 0 or None, got 0",
-        ),
-        (
-            (print, None, "1"),
-            TypeError,
-            "debug: max_rate must be a number of calls per second above 0 or None, got '1'",
-        ),
-    ],
-)
-def test_debug_refuses_bad_arguments(arguments, kind, message):
-    with says(kind, message):
-        debug("abc", *arguments)
-
-
 def test_a_clock_must_be_callable():
     for make in (monitor_throughput, profile, lambda s, clock: debug(s, print, clock=clock)):
         with pytest.raises(TypeError, match=r"^\w+: clock must be callable, got 5$"):
@@ -157,7 +134,7 @@ def test_every_way_of_reading_is_measured():
 def test_nothing_read_is_nothing_measured():
     view = monitor_throughput("ab")
     for ask in (view.read_delay, view.throughput):
-        with says(RuntimeError, "monitor_throughput: nothing was read yet, so there is nothing measured"):
+        with pytest.raises(RuntimeError, match="monitor_throughput: nothing was read"):
             ask()
     view[0]
     assert view.read_delay() >= 0

@@ -25,8 +25,6 @@ from seqkit.testing import (
     writing,
 )
 
-from .helpers import says
-
 LAWS = {law.__name__ for part in (reading, laziness, failing, writing, copying) for law in part.LAWS}
 
 
@@ -207,11 +205,11 @@ def test_the_items_of_the_source_may_be_given() -> None:
 
 
 def test_arguments_of_check_view_are_checked() -> None:
-    with says(ValueError, "check_view: reads must be 'exact', 'any' or 'ahead', got 'all'"):
+    with pytest.raises(ValueError, match="check_view: reads"):
         check_view(sk.view, list, reads="all")  # type: ignore[arg-type]
-    with says(ValueError, "check_view: writes must be a bool, 'elsewhere' or None, got 'no'"):
+    with pytest.raises(ValueError, match="check_view: writes"):
         check_view(sk.view, list, writes="no")  # type: ignore[arg-type]
-    with says(TypeError, "cycle has no length: it never ends"):
+    with pytest.raises(TypeError, match="cycle has no length"):
         check_view(sk.view, list, sk.cycle([1]))
 
 

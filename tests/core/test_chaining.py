@@ -12,8 +12,6 @@ import pytest
 import seqkit as sk
 from seqkit.core import chaining
 
-from ..helpers import says
-
 METHODS = sorted(
     name
     for name in (*sk.__all__, "filter")
@@ -38,8 +36,7 @@ def test_further_sequences_follow_the_view() -> None:
 @pytest.mark.parametrize("name", ["filter", "random_map", "smap", "starmap"])
 def test_what_comes_before_the_sequence_comes_by_position(name: str) -> None:
     first = next(iter(inspect.signature(getattr(sk, name)).parameters))
-    text = f"{name}: {first} comes first, and by position: view.{name}({first}, …)"
-    with says(TypeError, text):
+    with pytest.raises(TypeError, match=f"{name}: {first} comes first"):
         getattr(sk.view([1]), name)(**{first: abs})
 
 

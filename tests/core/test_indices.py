@@ -32,8 +32,6 @@ from seqkit.core.indices import (
 from seqkit.testing import strategies
 from seqkit.testing.reading import plans
 
-from ..helpers import says
-
 quick = settings(max_examples=200, derandomize=True, deadline=None, database=None)
 ranges = st.builds(range, st.integers(0, 30), st.integers(-3, 30), st.integers(-5, 5).filter(bool)).filter(
     lambda part: not part or min(part) >= 0
@@ -111,12 +109,12 @@ def test_bounded_slices_select_as_from_a_long_list(key: slice) -> None:
     ],
 )
 def test_slices_that_need_a_length_are_refused(key: slice, text: str) -> None:
-    with says(IndexError, text):
+    with pytest.raises(IndexError, match=text):
         unsized_range(key, UNBOUNDED, "cycle")
 
 
 def test_a_step_of_0_is_refused() -> None:
-    with says(ValueError, "slice step cannot be zero"):
+    with pytest.raises(ValueError, match="slice step"):
         unsized_range(slice(0, 3, 0), UNKNOWN, "source")
 
 

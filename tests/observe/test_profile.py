@@ -16,7 +16,7 @@ from seqkit.observe.html import bar
 from seqkit.stores.add_cache.add_cache import add_cache
 from seqkit.testing import CountingSource
 
-from ..helpers import Clock, Naturals, says
+from ..helpers import Clock, Naturals
 
 
 def own_times(found):
@@ -255,13 +255,6 @@ def test_an_error_of_the_step_is_raised_and_leaves_nothing_behind():
     with pytest.raises(ZeroDivisionError):
         profile(sk.arange(3), step=lambda i: 1 / i)
     assert not probe._recorders
-
-
-def test_profile_refuses_bad_arguments():
-    with says(ValueError, "profile: n must be a positive int, got 0"):
-        profile("abc", 0)
-    with pytest.raises(TypeError, match=r"^profile: a sequence needs"):
-        profile(3)
 
 
 def test_the_views_of_all_epochs_are_one_stage_of_a_profile():

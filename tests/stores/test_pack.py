@@ -20,8 +20,6 @@ from seqkit.stores.pack.pack import Pack, load_packed, pack
 from seqkit.testing import CountingSource, FailingSource, UnsizedSource
 from seqkit.testing.subject import expect
 
-from ..helpers import Naturals, says
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -250,11 +248,6 @@ def test_batches_of_packed_arrays_are_one_array():
 # -------------------------------------------------------------------- refused
 
 
-def test_what_never_ends_cannot_be_packed():
-    with says(TypeError, "pack: the sequence must end, got an unbounded one. Use sequence[:n]."):
-        pack(Naturals())
-
-
 def test_what_cannot_be_pickled_is_named():
     with pytest.raises(TypeError, match=r"pack: item 1, a function, cannot be pickled: .*lambda"):
         pack([1, lambda: 2])
@@ -266,7 +259,7 @@ def test_a_failing_item_is_the_sources_error():
 
 
 def test_packed_items_cannot_be_written():
-    with says(TypeError, "pack does not support assignment"):
+    with pytest.raises(TypeError, match="pack does not support assignment"):
         pack([1, 2])[0] = 3
 
 
@@ -395,13 +388,6 @@ def test_a_file_with_inconsistent_positions_is_refused(tmp_path):
 def test_a_missing_file_is_said_to_be_missing(tmp_path):
     with pytest.raises(FileNotFoundError):
         load_packed(tmp_path / "none")
-
-
-def test_what_is_no_path_is_refused():
-    with says(TypeError, "load_packed: path must be a path, got 3"):
-        load_packed(3)
-    with says(TypeError, "save: path must be a path, got None"):
-        pack("ab").save(None)
 
 
 # -------------------------------------------------------------------- workers

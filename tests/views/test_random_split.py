@@ -9,10 +9,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.testing import ExplodingSource
-from seqkit.testing.sources import UnsizedSource
 from seqkit.views.random_split import random_split
-
-from ..helpers import says
 
 
 def lists(parts):
@@ -240,35 +237,3 @@ def test_thousands_of_classes_are_dealt_out():
 
 
 # -------------------------------------------------------------------- refused
-
-
-def test_unfit_arguments_are_refused():
-    with says(
-        ValueError,
-        "random_split: lengths must add up to 3, got [1, 1], which make 2. Fractions, such as 0.8 and 0.2,"
-        " fit any length.",
-    ):
-        random_split("abc", [1, 1])
-    with says(ValueError, "random_split: a length must be an int of at least 0, got -1"):
-        random_split("abc", [4, -1])
-    for fractions in ([0.1], [0.5, 0.6], [1.5, -0.5], [float("nan"), 1.0]):
-        with pytest.raises(
-            ValueError, match="random_split: fractions must be at least 0 and add up to 1, got"
-        ):
-            random_split("abc", fractions)
-    for lengths in (None, 3, "12", [None], ["a"], [0.5, None]):
-        with pytest.raises(TypeError, match="random_split: lengths must be ints or fractions, got"):
-            random_split("abc", lengths)
-    with pytest.raises(ValueError, match="random_split: seed must be an int of at least 0 or None, got -1"):
-        random_split("abc", [3], seed=-1)
-    with says(ValueError, "random_split: pass either groups or stratify, not both"):
-        random_split("abc", [3], groups="abc", stratify="abc")
-    with says(ValueError, "random_split: groups must be as many as the items, 3, got 2"):
-        random_split("abc", [3], groups=["a", "b"])
-    with pytest.raises(TypeError, match=r"got 'patient'. Pass the column, such as table\['patient'\].$"):
-        random_split("abc", [3], groups="patient")
-    for classes in ([[], [], []], 5):
-        with pytest.raises(TypeError, match="random_split: stratify must be hashable, one for each item: "):
-            random_split("abc", [3], stratify=classes)
-    with pytest.raises(TypeError, match="random_split: the sequence needs a length, and has none"):
-        random_split(UnsizedSource("abc"), [3])

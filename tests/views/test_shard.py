@@ -6,10 +6,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.testing import ExplodingSource
-from seqkit.testing.sources import UnsizedSource
 from seqkit.views.shard import shard
-
-from ..helpers import says
 
 COUNTS = range(1, 16)
 
@@ -99,24 +96,3 @@ def test_padded_parts_can_be_written():
     items = [1, 2, 3]
     shard(items, 1, 2, even="pad")[:] = "ca"
     assert items == ["a", 2, "c"]
-
-
-def test_unfit_arguments_are_refused():
-    with says(ValueError, "shard: rank must be below world_size 3, got 3"):
-        shard("abc", 3, 3)
-    with says(ValueError, "shard: rank must be an int of at least 0, got -1"):
-        shard("abc", -1, 3)
-    with says(ValueError, "shard: world_size must be a positive int, got 0"):
-        shard("abc", 0, 0)
-    with says(TypeError, "shard: world_size must be a positive int, got 2.0"):
-        shard("abc", 0, 2.0)
-    with says(ValueError, "shard: even must be 'pad', 'drop' or None, got 'keep'"):
-        shard("abc", 0, 1, even="keep")
-    with pytest.raises(TypeError, match="shard: the sequence needs a length, and has none"):
-        shard(UnsizedSource("abc"), 0, 1)
-
-
-@pytest.mark.parametrize("contiguous", ["drop", None, 1])
-def test_contiguous_must_be_a_bool(contiguous):
-    with says(TypeError, f"shard: contiguous must be a bool, got {contiguous!r}"):
-        shard("abc", 0, 2, contiguous)

@@ -14,16 +14,13 @@ import seqkit as sk
 from seqkit.core.randomness import Permutation
 from seqkit.testing import UnsizedSource
 
-from ..helpers import Naturals, says
+from ..helpers import Naturals
 
 # -------------------------------------------------------------------- arguments
 
 
 def test_a_sequence_without_length_cannot_be_shuffled() -> None:
-    with says(
-        TypeError,
-        "shuffle: the sequence needs a length, and has none: it never ends. Take a part of it with head(n).",
-    ):
+    with pytest.raises(TypeError, match="shuffle: the sequence"):
         sk.shuffle(Naturals())
     with pytest.raises(TypeError, match="its end is only known once it is reached"):
         sk.shuffle(UnsizedSource("ab"))
@@ -34,31 +31,8 @@ def test_a_sequence_too_long_for_64_bits_cannot_be_shuffled() -> None:
         def __init__(self) -> None:
             sk.View.__init__(self, (), 2**63)
 
-    with says(ValueError, f"shuffle: the sequence must be shorter than 2**63, got {2**63} items"):
+    with pytest.raises(ValueError, match="shuffle: the sequence"):
         sk.shuffle(Long())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "kind", "text"),
-    [
-        ({"seed": -1}, ValueError, "shuffle: seed must be an int of at least 0 or None, got -1"),
-        ({"seed": 1.0}, TypeError, "shuffle: seed must be an int of at least 0 or None, got 1.0"),
-        ({"seed": True}, TypeError, "shuffle: seed must be an int of at least 0 or None, got True"),
-        ({"seed": "a"}, TypeError, "shuffle: seed must be an int of at least 0 or None, got 'a'"),
-        ({"seed": 0, "epoch": -1}, ValueError, "shuffle: epoch must be an int of at least 0, got -1"),
-        ({"seed": 0, "order": "torch"}, ValueError, "shuffle: order must be 'keyed' or 'numpy', got 'torch'"),
-        ({"seed": 0, "epoch": True}, TypeError, "shuffle: epoch must be an int of at least 0, got True"),
-    ],
-)
-def test_arguments_are_checked(arguments: Any, kind: type[Exception], text: str) -> None:
-    with says(kind, text):
-        sk.shuffle(range(3), **arguments)
-
-
-@pytest.mark.parametrize("make", [sk.shuffle, lambda s, **kw: sk.random_map(max, s, **kw)])
-def test_a_name_must_be_text(make: Any) -> None:
-    with pytest.raises(TypeError, match=r"^(shuffle|random_map): name must be a str or None, got 3$"):
-        make(range(3), seed=0, name=3)
 
 
 # -------------------------------------------------------------------- the same for ever

@@ -15,25 +15,15 @@ from seqkit.testing import FailingSource, UnsizedSource
 from seqkit.testing.failing import Failure, by_iteration
 from seqkit.testing.sources import two_arguments
 
-from ..helpers import FailsAt, InterruptsOnce, Naturals, agree_after_errors, past_errors, says
+from ..helpers import FailsAt, InterruptsOnce, Naturals, agree_after_errors, past_errors
 
 errors = pytest.mark.parametrize("error", [ValueError, IndexError, StopIteration, KeyError, two_arguments])
 
 
-def test_a_function_must_be_callable() -> None:
-    with says(TypeError, "smap: f must be callable, got 3. The function comes first: smap(f, sequence)"):
-        sk.smap(3, [1])  # type: ignore[call-overload]
-
-
-def test_at_least_one_sequence_is_needed() -> None:
-    with says(ValueError, "smap: at least one sequence is needed, got none"):
-        sk.smap(abs)
-
-
 def test_sequences_of_different_lengths_are_refused_by_default() -> None:
-    with says(ValueError, "smap: the sequences must have one length, got 3, 1"):
+    with pytest.raises(ValueError, match="smap: the sequences must have one length"):
         sk.smap(max, [1, 2, 3], [1])
-    with says(ValueError, "smap: zip must be 'strict' or 'shortest', got 'longest'"):
+    with pytest.raises(ValueError, match="smap: zip"):
         sk.smap(max, [1], [2], zip="longest")  # type: ignore[call-overload]
 
 
@@ -95,7 +85,7 @@ def test_maps_with_other_rules_for_lengths_are_not_joined() -> None:
     even = sk.smap(max, [1, 5, 9], [2, 4, 6])
     short = sk.smap(max, even, [7], zip="shortest")
     assert (len(short), list(short)) == (1, [7])
-    with says(ValueError, "smap: the sequences must have one length, got 1, 3"):
+    with pytest.raises(ValueError, match="smap: the sequences must have one length"):
         sk.smap(max, short, [1, 2, 3])
     shorter = sk.smap(max, sk.smap(max, [1, 5, 9], [7, 7], zip="shortest"), [8], zip="shortest")
     assert (len(shorter), list(shorter), len(shorter._chain.inputs)) == (1, [8], 3)
@@ -329,11 +319,6 @@ def test_a_function_that_exits_in_a_worker_does_not_shift_the_indices_in_later_e
         found = past_errors(iter(node))
     assert [item for item in found if isinstance(item, int)] == [0, *range(3, 9)]
     assert (found[2].index, found[2].message) == (2, "smap[2] failed: ValueError: bad 2")
-
-
-def test_batched_must_be_a_bool() -> None:
-    with says(TypeError, "smap: batched must be a bool, got 'False'"):
-        sk.smap(abs, [1], batched="False")  # type: ignore[call-overload]
 
 
 def test_a_batched_function_is_called_for_blocks_when_it_is_iterated() -> None:

@@ -204,13 +204,6 @@ def test_one_list_of_sequences_is_taken_as_by_concatenate():
     assert list(case([0, 1], ["ab", [1, 2]])) == list(case([0, 1], "ab", [1, 2])) == ["a", 2]
 
 
-def test_unfit_arguments_are_refused():
-    with pytest.raises(ValueError, match="case: at least one sequence to select from is needed, got none"):
-        case([])
-    with pytest.raises(TypeError, match=r"^(switch|case): a sequence needs \[i\]"):
-        switch([1], 5, [2])
-
-
 def test_a_batch_reads_each_selected_array_with_one_index():
     evens, odds = np.arange(0, 20, 2), np.arange(1, 21, 2)
     view = sk.batch(switch([i % 3 for i in range(10)], odds, evens), 4)

@@ -18,27 +18,11 @@ from ..helpers import (
     agree_after_errors,
     loses_nothing,
     past_errors,
-    says,
 )
 
 
 def ahead(source: Any) -> sk.View[Any]:
     return sk.prefetch(source, 0)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "kind", "text"),
-    [
-        ((0,), ValueError, "unbatch: batch_size must be a positive int, got 0"),
-        ((True,), TypeError, "unbatch: batch_size must be a positive int, got True"),
-        ((2, -1), ValueError, "unbatch: last_batch_size must be an int of at least 0 or None, got -1"),
-        ((2, 3), ValueError, "unbatch: last_batch_size must be at most batch_size 2, got 3"),
-        ((2, 1.0), TypeError, "unbatch: last_batch_size must be an int of at least 0 or None, got 1.0"),
-    ],
-)
-def test_sizes_of_unbatch_are_checked(arguments: Any, kind: type[Exception], text: str) -> None:
-    with says(kind, text):
-        sk.unbatch([[1, 2]], *arguments)
 
 
 def test_unbatch_is_the_inverse_of_batch() -> None:

@@ -587,19 +587,6 @@ def test_thread_and_process_workers_read_it(method):
 # -------------------------------------------------------------------- arguments
 
 
-def test_unfit_arguments_are_refused():
-    with pytest.raises(TypeError, match=r"uniter: iterable must be iterable, or a function .*, got 3"):
-        uniter(3)
-    with pytest.raises(ValueError, match="uniter: cache_size must be an int of at least 0, got -1"):
-        uniter([], cache_size=-1)
-    with pytest.raises(ValueError, match="uniter: n_parallel must be a positive int, got 0"):
-        uniter([], n_parallel=0)
-    with pytest.raises(ValueError, match="uniter: size must be an int of at least 0 or None, got -5"):
-        uniter([], size=-5)
-    with pytest.raises(TypeError, match=r"uniter: size must be an int of at least 0 or None, got 1\.5"):
-        uniter([], size=1.5)
-
-
 def test_its_repr_reads_nothing():
     letters = Letters()
     assert repr(uniter(letters, 2, 3)) == "uniter(<Letters>, cache_size=2, n_parallel=3)"
