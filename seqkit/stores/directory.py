@@ -56,7 +56,8 @@ class Directory:
     scope : str
         Name of a part of the directory, with its own keys.
     order : str, optional
-        The `order_digest` of the items, if it is known. A directory with another one is refused.
+        The `order_digest` of the items, or None if they are named by key. A directory with another one is
+        refused.
 
     Raises
     ------
@@ -154,7 +155,7 @@ class Directory:
             self._refuse(f"has format {version}, this seqkit knows {self.VERSION}")
         if length != self._length:
             self._refuse(f"was made for {_of_length(length)}, this is for {_of_length(self._length)}")
-        if None not in (order, self._order) and order != self._order:
+        if order != self._order:
             self._refuse(
                 "holds the items of another order, share or seed (without a seed each program draws its own:"
                 " pass the same seed to shuffle, random_split or whatever draws it)"
