@@ -3,6 +3,7 @@
 import copy
 import pickle
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,14 +12,17 @@ from seqkit.core.once import Deferred
 
 
 def test_threads_that_ask_together_wait_for_one_computation():
-    value, calls, together = Deferred(), [], threading.Barrier(4)
+    value, calls, asking = Deferred(), [], []
 
     def compute():
         calls.append(None)
+        while len(asking) < 4:
+            time.sleep(0.001)
+        time.sleep(0.02)  # in which the other threads get to the lock
         return object()
 
-    def ask(_):
-        together.wait(20)
+    def ask(number):
+        asking.append(number)
         return value.get(compute)
 
     with ThreadPoolExecutor(4) as pool:

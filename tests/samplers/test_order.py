@@ -917,6 +917,16 @@ def test_a_class_without_order_gets_an_error_that_names_the_missing_method():
         iter(Sampler())
 
 
+def test_an_order_of_a_subclass_may_depend_on_the_epoch_that_is_read():
+    class Counting(Sampler):
+        @property
+        def order(self):
+            return sk.view([self.epoch])
+
+    sampler = Counting()
+    assert [list(sampler), list(sampler)] == [[0], [1]]
+
+
 def test_two_passes_at_once_are_independent():
     sampler = RandomSampler(20, seed=0)
     expected = [list(sampler), list(sampler)]

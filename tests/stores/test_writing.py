@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
+from seqkit.stores.materialize.npy_writer import NpyWriter
 
 N = 100
 
@@ -179,6 +180,22 @@ def test_a_full_disk_is_no_failed_item(nworkers: int, method: str, tmp_path: Pat
     written = [*map(int, done.stdout.split())]
     # Items that the callable replaced are written, those that failed in the last call are left out.
     assert [i for i in written if i >= 0] == [i for i in range(100) if i % 10 != 3]
+
+
+def test_a_full_disk_is_told_while_an_item_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = NpyWriter.write
+
+    def refuse(self: NpyWriter, i: int, record: Any) -> None:
+        if i == 3:
+            raise OSError(28, "No space left on device")
+        write(self, i, record)
+
+    monkeypatch.setattr(NpyWriter, "write", refuse)
+    inverse = sk.smap(lambda x: 6 // x, [1, 2, 3, 0, 6])
+    with pytest.raises(OSError, match="No space left"):
+        sk.materialize(inverse, tmp_path / "a.npy", nworkers=0, on_error=lambda error: 0)
 
 
 @pytest.mark.parametrize(("nworkers", "chunk_size"), [(0, 10), (2, 10), (2, 200)])

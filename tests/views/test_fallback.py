@@ -41,6 +41,14 @@ def test_another_item_stands_in_for_one_that_fails(policy: Any, f: Any, expected
         assert list(sk.batch(view, 2)) == [expected[i : i + 2] for i in range(0, len(expected), 2)]
 
 
+def test_an_error_for_which_nothing_stands_in_is_raised_as_the_policy_says() -> None:
+    view = sk.fallback("replace", sk.smap(fragile, [1, 4, 5]))
+    with pytest.raises(sk.EvaluationError):
+        view[0]
+    with sk.errstate("passthrough"), pytest.raises(ValueError, match="item 1 is broken"):
+        view[0]
+
+
 def test_it_is_a_method_of_views() -> None:
     assert list(ITEMS.fallback("skip")) == [0, 2, 3]
     assert repr(ITEMS.fallback("replace")) == "fallback('replace', smap(fragile, <range of 6>))"
