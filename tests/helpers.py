@@ -26,6 +26,7 @@ __all__ = [
     "agree_after_errors",
     "for_each",
     "loses_nothing",
+    "mostly_stress",
     "past_errors",
 ]
 
@@ -167,6 +168,11 @@ def for_each(names: str | tuple[str, ...], values: Iterable[Any]) -> Any:
         return looped
 
     return decorate
+
+
+def mostly_stress(*values: Any, here: int = 1) -> list[Any]:
+    """Return cases of a test: the first ones run under `make test`, and all of them under `make stress`."""
+    return [*values[:here], *(pytest.param(value, marks=pytest.mark.stress) for value in values[here:])]
 
 
 class Clock:

@@ -126,7 +126,7 @@ keys = st.recursive(
 )
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(st.lists(keys, max_size=20), st.sampled_from([64, 128, 256, 4096]))
 def test_lists_of_nested_keys_come_back_as_they_are_whatever_room_there_is(
     indices: list[Any], size: int

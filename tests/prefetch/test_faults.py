@@ -32,6 +32,7 @@ from seqkit.prefetch.protocol import PrefetchError
 from seqkit.prefetch.results import RemoteError
 from seqkit.prefetch.threads import Threads
 
+from ..helpers import mostly_stress
 from .kinds import CONTEXTS, KINDS, PROCESSES, Kind
 from .scripts import PATIENCE_S, finished, running
 from .traces import children, descriptors, drawn, is_gone, pids_of, reap_orphans, state, until, until_gone
@@ -827,7 +828,10 @@ PARENT = """
 
 
 @every_kind_of_process
-@pytest.mark.parametrize("how", ["idle", "reading", "sleeping", "holding the interpreter", "beside siblings"])
+@pytest.mark.parametrize(
+    "how",
+    mostly_stress("reading", "beside siblings", "idle", "sleeping", "holding the interpreter", here=2),
+)
 def test_workers_are_gone_within_two_seconds_of_their_parents_death(
     kind: Kind, how: str, tmp_path: Path
 ) -> None:
@@ -1031,7 +1035,9 @@ ENDING = """
 
 
 @every_kind
-@pytest.mark.parametrize("how", ["ends", "in a daemon thread", "read in a hook", "forked", "closed", "exits"])
+@pytest.mark.parametrize(
+    "how", mostly_stress("ends", "forked", "in a daemon thread", "read in a hook", "closed", "exits", here=2)
+)
 def test_the_interpreter_ends_quietly_with_readers_and_arrays_about(
     kind: Kind, how: str, tmp_path: Path
 ) -> None:
@@ -1274,15 +1280,16 @@ LIMITED = """
 @every_kind_of_process
 @pytest.mark.parametrize(
     "what",
-    [
+    mostly_stress(
         "few descriptors",
+        "less memory than a result",
         "no descriptors",
         "little address space",
-        "less memory than a result",
         "small files",
         "tiny files",
         "one page per pipe",
-    ],
+        here=2,
+    ),
 )
 def test_a_node_makes_do_with_little(kind: Kind, what: str, tmp_path: Path) -> None:
     assert finished(tmp_path, LIMITED, what, kind.method, str(kind.context)) == (0, "fine\n", "")

@@ -27,6 +27,7 @@ from seqkit.prefetch.consumer import Reader
 from seqkit.prefetch.dispatcher import CLOSED
 from seqkit.prefetch.processes.slots import SlotPool
 
+from ..helpers import mostly_stress
 from .kinds import KINDS, PROCESSES, Kind
 from .traces import append, children, descriptors, is_collected, threads, until
 
@@ -1002,7 +1003,9 @@ def in_turn(keys: list[int]) -> Iterator[int]:
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("size", [1, 3])
-@pytest.mark.parametrize("plan", [range(30), np.arange(30)[::-1], list(range(30)), in_turn], ids=type)
+@pytest.mark.parametrize(
+    "plan", mostly_stress(range(30), in_turn, np.arange(30)[::-1], list(range(30)), here=2), ids=type
+)
 def test_after_ctrl_c_the_same_iterator_goes_on_with_the_next_item(kind: Kind, size: int, plan: Any) -> None:
     keys = list(range(30)) if plan is in_turn else [int(i) for i in plan]
     with kind.ahead(sk.smap(str, range(30)), 2, chunk_size=size) as node:

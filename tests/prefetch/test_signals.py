@@ -147,7 +147,8 @@ def test_a_handler_may_restart_a_node_that_is_read(kind: Kind, step: int) -> Non
 
 @in_each_way
 @pytest.mark.parametrize(
-    ("by_index", "max_buffered"), [pytest.param(False, 6, marks=pytest.mark.stress), (True, 6), (False, 2)]
+    ("by_index", "max_buffered"),
+    [(False, 2), *(pytest.param(by_index, 6, marks=pytest.mark.stress) for by_index in (False, True))],
 )
 def test_a_handler_that_reads_does_not_affect_the_interrupted_consumer(
     kind: Kind, step: int, by_index: bool, max_buffered: int

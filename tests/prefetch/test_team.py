@@ -27,6 +27,7 @@ import seqkit as sk
 from seqkit.prefetch import engine
 from seqkit.prefetch.processes import forking, linux, team, template, worker_process
 
+from ..helpers import mostly_stress
 from .scripts import finished
 from .traces import children, drawn, pids_of, reap_orphans, until
 from .traces import state as state_of
@@ -242,8 +243,13 @@ def needs(library: str) -> None:
 
 # Code that starts the threads of a library, and whether workers are forked beside them.
 LIBRARIES = {
-    "numpy": ("import numpy as np\na = np.ones((300, 300))", "float((a @ a).sum())", True),
     "torch": ("import torch\nx = torch.ones(300, 300)", "float((x @ x + x).sum())", True),
+    "polars": (
+        "import polars as pl\ndf = pl.DataFrame({'g': [1, 2, 3]})",
+        "df.filter(pl.col('g') > 1).height",
+        False,
+    ),
+    "numpy": ("import numpy as np\na = np.ones((300, 300))", "float((a @ a).sum())", True),
     "pyarrow": (
         "import pyarrow as pa, pyarrow.compute as pc\nt = pa.table({'a': range(99)})",
         "t.group_by('a').aggregate([('a', 'sum')]).num_rows",
@@ -255,17 +261,12 @@ LIBRARIES = {
         True,
     ),
     "duckdb": ("import duckdb", "duckdb.sql('select sum(i) from range(99999) t(i)').fetchall()[0][0]", True),
-    "polars": (
-        "import polars as pl\ndf = pl.DataFrame({'g': [1, 2, 3]})",
-        "df.filter(pl.col('g') > 1).height",
-        False,
-    ),
     "jax": ("import jax.numpy as jnp\na = jnp.ones((99, 99))", "float((a @ a).sum())", False),
     "grpc": ("import grpc", "str(grpc.insecure_channel('localhost:1').close())", False),
 }
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", mostly_stress(*LIBRARIES, here=2))
 def test_workers_can_use_a_library_that_the_parent_has_used(library: str, tmp_path: Path) -> None:
     needs(library)
     start, use, is_forked = LIBRARIES[library]
@@ -292,7 +293,8 @@ def test_workers_can_use_a_library_that_the_parent_has_used(library: str, tmp_pa
     assert ("workers are not forked" in err) != is_forked
 
 
-@pytest.mark.parametrize("threads", [pytest.param("1", marks=pytest.mark.stress), "2"])
+@pytest.mark.stress
+@pytest.mark.parametrize("threads", ["1", "2"])
 def test_workers_that_use_several_native_threads_are_not_forked_beside_openmp(
     threads: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
