@@ -21,6 +21,8 @@ import seqkit as sk
 from seqkit.collation import Stack, default_collate, default_convert
 from seqkit.core.worker import evaluating
 
+from ..helpers import for_each
+
 
 class Point(NamedTuple):
     x: Any
@@ -166,10 +168,8 @@ def test_kinds_of_numbers_without_a_common_dtype_are_refused():
 # -------------------------------------------------------------------- arrays
 
 
-@pytest.mark.parametrize(
-    "dtype", ["f2", "f4", "f8", "i1", "u1", "u2", "u4", "u8", "i8", "?", "c8", "M8[ns]", "m8[D]"]
-)
-@pytest.mark.parametrize("shape", [(3,), (2, 3), (0,), (2, 0, 3), (1, 1, 1, 1)])
+@for_each("dtype", ["f2", "f4", "f8", "i1", "u1", "u2", "u4", "u8", "i8", "?", "c8", "M8[ns]", "m8[D]"])
+@for_each("shape", [(3,), (2, 3), (0,), (2, 0, 3), (1, 1, 1, 1)])
 def test_arrays_stack_contiguously_for_every_dtype_and_shape(dtype, shape):
     arrays = [np.arange(np.prod(shape)).reshape(shape).astype(dtype) for _ in range(4)]
     out = default_collate(arrays)

@@ -25,6 +25,7 @@ from seqkit.prefetch.resources import usable_cpus
 from seqkit.samplers import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
 from seqkit.samplers.distributed import DistributedSampler
 from seqkit.samplers.weighted import WeightedRandomSampler
+from tests.helpers import mostly_stress
 from tests.prefetch.scripts import finished, running
 from tests.prefetch.traces import (
     adopt_orphans,
@@ -1468,25 +1469,28 @@ ENDINGS = {
 }
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
+ENDING_WAYS = [
+    ("threads", "map", "held"),
+    ("processes", "map", "held"),
+    ("persistent processes", "stream", "dropped"),
+    ("processes", "map", "dropped"),
+    ("persistent processes", "map", "held"),
+]
+
+
 @pytest.mark.parametrize(
-    ("way", "kind", "held"),
-    [
-        ("threads", "map", "held"),
-        ("processes", "map", "held"),
-        pytest.param("processes", "map", "dropped", marks=pytest.mark.stress),
-        pytest.param("persistent processes", "map", "held", marks=pytest.mark.stress),
-        ("persistent processes", "stream", "dropped"),
+    ("way", "kind", "held", "ending"),
+    [  # the ways take turns, and the rest of the cases runs under `make stress`
+        pytest.param(*way, ending, marks=[pytest.mark.stress] * (number != turn % len(ENDING_WAYS)))
+        for turn, ending in enumerate(ENDINGS)
+        for number, way in enumerate(ENDING_WAYS)
+        if ending != "worker killed" or way[:2] in (("processes", "map"), ("persistent processes", "map"))
     ],
 )
 def test_a_program_ends_by_itself_and_leaves_no_process(
     tmp_path: Any, way: str, kind: str, held: str, ending: str
 ) -> None:
-    if ending == "worker killed" and way == "threads":
-        return
     status, text = ENDINGS[ending]
-    if kind == "stream" and ending == "worker killed":
-        return
     with running(tmp_path, ENDING, way, kind, ending, held) as program:
         out, err = program.communicate(timeout=50)
         first, _, rest = out.partition("\n")
@@ -1520,7 +1524,7 @@ def test_an_error_between_huge_batches_of_indices_ends_the_program(tmp_path: Any
     assert "Exception ignored" not in err
 
 
-@pytest.mark.parametrize("persistent_workers", [False, True])
+@pytest.mark.parametrize("persistent_workers", mostly_stress(False, True))
 def test_a_program_that_leaves_the_first_epoch_early_ends_cleanly(
     tmp_path: Any, persistent_workers: bool
 ) -> None:

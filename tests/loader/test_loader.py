@@ -18,6 +18,8 @@ from seqkit.loader import DataLoader
 from seqkit.samplers import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
 from tests.prefetch.traces import children, until
 
+from ..helpers import for_each
+
 WORKERS = [(0, "process"), (1, "thread"), (2, "thread"), (1, "process"), (2, "process")]
 
 
@@ -98,11 +100,11 @@ def explicit(data, batch_size, shuffle, drop_last, collate_fn):
 
 
 @pytest.mark.filterwarnings("ignore:DataLoader. an epoch has no batches")
-@pytest.mark.parametrize("n", [0, 1, 6, 7])
-@pytest.mark.parametrize("batch_size", [None, 1, 2, 3, 10, np.int64(2)])
-@pytest.mark.parametrize("shuffle", [None, False, True])
-@pytest.mark.parametrize("drop_last", [False, True])
-@pytest.mark.parametrize("collate_fn", [None, repr])
+@for_each("n", [0, 1, 6, 7])
+@for_each("batch_size", [None, 1, 2, 3, 10, np.int64(2)])
+@for_each("shuffle", [None, False, True])
+@for_each("drop_last", [False, True])
+@for_each("collate_fn", [None, repr])
 def test_a_loader_is_the_composition_of_views(n, batch_size, shuffle, drop_last, collate_fn):
     if batch_size is None and drop_last:
         return

@@ -17,6 +17,7 @@ from seqkit.prefetch.codec import ALIGNMENT, INLINE_BYTES, Block, Form, address,
 from seqkit.prefetch.pickling import dumps_by_value
 from seqkit.prefetch.results import private
 
+from ..helpers import for_each
 from .values import DTYPES, LAYOUTS, filled, same, through_pickle, values
 
 MARK = 0xAB  # what memory looks like that nobody has written
@@ -86,10 +87,10 @@ def test_without_a_block_no_buffer_is_in_place_wherever_the_heap_lies(value: Any
     assert (end, buffers) == (used + 32000, 1)
 
 
-@pytest.mark.parametrize("dtype", [d for d in DTYPES if np.dtype(d).kind not in "OMm"], ids=str)
-@pytest.mark.parametrize("layout", ["C", "Fortran"])
-@pytest.mark.parametrize("writable", [True, False])
-@pytest.mark.parametrize("shape", [(), (3, 2), (64, 130)], ids=str)
+@for_each("dtype", [d for d in DTYPES if np.dtype(d).kind not in "OMm"])
+@for_each("layout", ["C", "Fortran"])
+@for_each("writable", [True, False])
+@for_each("shape", [(), (3, 2), (64, 130)])
 def test_arrays_keep_dtype_layout_and_whether_they_can_be_written(
     dtype: Any, layout: str, writable: bool, shape: tuple[int, ...]
 ) -> None:
@@ -239,8 +240,8 @@ def test_numbers_strings_and_flat_containers_of_them_are_marshalled(value: Any) 
     assert same(sent.value, value)
 
 
-@pytest.mark.parametrize("dtype", "?bBhHiIlLqQefdgFDG")
-@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (7,), (2, 3), (4096,), (5, 1, 1001)], ids=str)
+@for_each("dtype", "?bBhHiIlLqQefdgFDG")
+@for_each("shape", [(), (0,), (3, 0, 2), (7,), (2, 3), (4096,), (5, 1, 1001)])
 def test_arrays_of_numbers_are_outlined_and_writable(dtype: str, shape: tuple[int, ...]) -> None:
     array = filled(dtype, shape)
     sent = send(array, used=100)

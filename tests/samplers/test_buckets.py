@@ -25,6 +25,8 @@ from seqkit.samplers import (
     TokenBudgetBatchSampler,
 )
 
+from ..helpers import for_each
+
 SCHEMES = [ConstWidthBucket(), LinearWidthBucket(), ExpWidthBucket(), ExpWidthBucket(1.0), ExpWidthBucket(3)]
 every_scheme = pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: type(scheme).__name__)
 RANDOM = np.random.default_rng(0)
@@ -87,11 +89,11 @@ def test_a_scheme_needs_a_number_of_buckets(scheme):
 # -------------------------------------------------------------------- fixed buckets
 
 
-@pytest.mark.parametrize("lengths", [LENGTHS, PAIRS], ids=["ints", "pairs"])
-@pytest.mark.parametrize("options", [{}, {"ratio": 0.5}, {"use_average_length": True}], ids=str)
-@pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("num_buckets", [1, 10, 100, 5000])
-@pytest.mark.parametrize("scheme", SCHEMES[:3], ids=lambda scheme: type(scheme).__name__)
+@for_each("lengths", [LENGTHS, PAIRS])
+@for_each("options", [{}, {"ratio": 0.5}, {"use_average_length": True}])
+@for_each("shuffle", [False, True])
+@for_each("num_buckets", [1, 10, 100, 5000])
+@for_each("scheme", SCHEMES[:3])
 def test_every_sample_is_in_one_batch(lengths, options, shuffle, num_buckets, scheme):
     sampler = FixedBucketSampler(
         lengths, 8, num_buckets, shuffle=shuffle, bucket_scheme=scheme, seed=0, **options
@@ -241,9 +243,9 @@ def samplers_in_shards(num_shards, last_group):
     ]
 
 
-@pytest.mark.parametrize("num_shards", [1, 2, 3, 7, 1000])
-@pytest.mark.parametrize("last_group", ["overlap", "discard", "fewer"])
-@pytest.mark.parametrize("which", range(3))
+@for_each("num_shards", [1, 2, 3, 7, 1000])
+@for_each("last_group", ["overlap", "discard", "fewer"])
+@for_each("which", range(3))
 def test_groups_have_as_many_batches_as_there_are_shards(num_shards, last_group, which):
     single = list(samplers_in_shards(0, last_group)[which])
     sampler = samplers_in_shards(num_shards, last_group)[which]
@@ -284,10 +286,10 @@ def test_a_loader_reads_in_buckets():
 # -------------------------------------------------------------------- sorted buckets
 
 
-@pytest.mark.parametrize("n", [0, 1, 9, 10, 11, 37])
-@pytest.mark.parametrize("k", [1, 3, 4])
-@pytest.mark.parametrize("mult", [1, 1.5, 2.6, 100])
-@pytest.mark.parametrize("shuffle", [False, True])
+@for_each("n", [0, 1, 9, 10, 11, 37])
+@for_each("k", [1, 3, 4])
+@for_each("mult", [1, 1.5, 2.6, 100])
+@for_each("shuffle", [False, True])
 def test_runs_are_partitioned_and_the_length_is_what_is_given(n, k, mult, shuffle):
     keys = LENGTHS[:n].tolist()
     sampler = SortedBucketSampler(keys, k, mult, shuffle=shuffle, seed=0)

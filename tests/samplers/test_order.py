@@ -33,6 +33,8 @@ from seqkit.samplers import (
 )
 from seqkit.samplers.base import Sampler, order_of
 
+from ..helpers import for_each
+
 
 class Unsized:
     def __iter__(self):
@@ -583,9 +585,9 @@ def test_infinite_sampler_refuses_empty_epochs_and_wrong_arguments():
 # -------------------------------------------------------------------- batches
 
 
-@pytest.mark.parametrize("n", range(8))
-@pytest.mark.parametrize("k", [1, 2, 3, 10])
-@pytest.mark.parametrize("drop_last", [False, True])
+@for_each("n", range(8))
+@for_each("k", [1, 2, 3, 10])
+@for_each("drop_last", [False, True])
 def test_batches_are_successive_indices(n, k, drop_last):
     sampler = BatchSampler(range(n), k, drop_last)
     expected = [list(range(i, min(i + k, n))) for i in range(0, n, k)]
@@ -639,8 +641,8 @@ def test_batches_refuse_what_is_no_sampler_or_flag():
         BatchSampler(5, 2)
 
 
-@pytest.mark.parametrize("n", range(8))
-@pytest.mark.parametrize("k", [1, 2, 3, 10])
+@for_each("n", range(8))
+@for_each("k", [1, 2, 3, 10])
 def test_with_rollover_batches_run_through_the_epochs(n, k):
     sampler = BatchSampler(range(n), k, last="rollover")
     found = []

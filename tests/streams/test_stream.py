@@ -12,7 +12,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.streams import Stream, StreamLoader, shuffle_buffer
-from tests.helpers import FailsAt, InterruptsOnce
+from tests.helpers import FailsAt, InterruptsOnce, for_each
 from tests.prefetch.traces import drawn
 
 from .model import KINDS
@@ -422,8 +422,8 @@ INTERRUPTED: list[Callable[[Stream[int], Callable[[int], int]], Stream[Any]]] = 
 ]
 
 
-@pytest.mark.parametrize("step", INTERRUPTED)
-@pytest.mark.parametrize("at", range(10))
+@for_each("step", INTERRUPTED)
+@for_each("at", range(10))
 def test_ctrl_c_in_a_step_loses_nothing(step: Any, at: int) -> None:
     found = drawn(iter(step(Stream(range(10)), InterruptsOnce(at))))
     items = [item for item in found if not isinstance(item, KeyboardInterrupt)]
