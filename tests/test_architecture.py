@@ -125,7 +125,7 @@ BUDGETS = {
     "executors": 541,
     "loader": 2302,
     "observe": 3598,
-    "prefetch": 6820,
+    "prefetch": 6744,
     "samplers": 1318,
     "sources": 2376,
     "stores": 1793,

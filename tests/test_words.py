@@ -46,7 +46,7 @@ value           (item default_convert)
 start stop step (stride window) (interval IntervalSampler watch)
 clock
 seed epoch epochs weights shuffle replacement order name
-method chunk_size context timeout retries in_order max_buffered shm_size start_hook end_hook
+method chunk_size context timeout retries in_order max_buffered shm_size start_hook
 progress        (report watch)
 open_fn read path (url remote) (store zarr add_cache)
 sampler functions container batch axis dtype shape

@@ -167,7 +167,7 @@ class Engine:
         if not isinstance(settings.method, str):  # a copy of the node, which has no executor
             workers = min(workers, usable_cpus())
         infos = [worker_info(number, workers, seed, "thread") for number in range(workers)]
-        return Threads(source, infos, hook, capacity, budget_ns, settings.end_hook)
+        return Threads(source, infos, hook, capacity, budget_ns)
 
     def _standard_pool(
         self, source: View[Any], why: str, seed: int, capacity: int, budget_ns: int
@@ -177,12 +177,11 @@ class Engine:
         from ..executors.spawn import SpawnPool
 
         settings = self._settings
-        for name, value in {"timeout": settings.timeout_s, "end_hook": settings.end_hook}.items():
-            if value is not None:
-                raise ValueError(
-                    f"prefetch: {name} cannot be used with method='process' on this system ({why}). Leave it"
-                    " out, or use method='thread'"
-                )
+        if settings.timeout_s is not None:
+            raise ValueError(
+                f"prefetch: timeout cannot be used with method='process' on this system ({why}). Leave it"
+                " out, or use method='thread'"
+            )
         warn(
             f"prefetch: shared memory is not available on this system ({why}). method='process' uses the"
             " process pool of the standard library. Results are pickled, so large arrays take longer;"

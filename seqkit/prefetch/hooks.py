@@ -14,9 +14,6 @@ import numpy as np
 from ..core.arguments import accepts
 from ..core.worker import WorkerInfo, flush_streams, get_worker_info, set_worker_info
 
-# How long closing a node waits for the end hooks of its workers.
-END_HOOK_S = 5.0
-
 
 class _Generation:
     """Counts the forks that led to this process. Faster to check than `os.getpid`."""
@@ -52,7 +49,7 @@ def introduce(hook: Callable[..., Any] | None, worker: int, workers: int) -> Non
 
 
 def call_hook(hook: Callable[..., Any] | None, worker: int) -> None:
-    """Call a start or end hook with the worker's number, or without arguments if it takes none.
+    """Call a start hook with the worker's number, or without arguments if it takes none.
 
     If the hook forks, only the worker itself returns from this function.
 

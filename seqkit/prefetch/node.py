@@ -60,7 +60,6 @@ def prefetch(
     retries: int = 1,
     in_order: bool = True,
     seed: int | None = None,
-    end_hook: Callable[..., Any] | None = None,
 ) -> Prefetch[T]:
     """Return a view of the same items, computed ahead of the consumer by threads or processes.
 
@@ -84,8 +83,8 @@ def prefetch(
         the current client, ``"ray"`` the Ray that was initialised. ``"auto"`` measures items in a worker
         process before the first read, for about half a second. It then chooses threads, processes or no
         workers, and their number unless `nworkers` is given; see `tune`. With an executor, `start_hook`,
-        `end_hook`, `shm_size`, `context`, `timeout` and `seed` are refused, because they apply only to the
-        node's own workers.
+        `shm_size`, `context`, `timeout` and `seed` are refused, because they apply only to the node's own
+        workers.
     max_buffered : int, optional
         Most items computed ahead for each consumer (1 or more). None (the default) chooses from the workers
         and the size of items.
@@ -117,12 +116,6 @@ def prefetch(
         `random`, `numpy.random` and torch in process workers, and gives `WorkerInfo.seed`. None (the
         default) draws a seed from the system when workers start. It is random which worker computes an
         item. For items that do not depend on it, use `random_map`.
-    end_hook : callable, optional
-        Called in every worker when it ends, like `start_hook`: to close what the worker has opened. Files
-        that the worker opened for writing are flushed after it. `close` waits 5 seconds for the hooks. A
-        worker that is killed calls none: after a crash, a time-out, or in the middle of an item that takes
-        longer than `close` waits.
-
     Returns
     -------
     Prefetch
@@ -162,7 +155,6 @@ def prefetch(
         retries,
         in_order,
         seed,
-        end_hook,
     )
     return Prefetch(source, settings)
 

@@ -65,7 +65,6 @@ class Settings:
     pid: int
     pinner: Pinner | None = None
     item_seed: int | None = None
-    end_hook: Callable[..., Any] | None = None
     chooses_workers: bool = False
 
     def slot_counts(self) -> tuple[int, int]:
@@ -102,7 +101,6 @@ def checked(
     retries: int,
     in_order: bool,
     seed: int | None,
-    end_hook: Callable[..., Any] | None,
 ) -> Settings:
     """Return the settings for these arguments. Raise an error if an argument is wrong."""
     executor = _executor(method)
@@ -111,7 +109,6 @@ def checked(
             f"prefetch: context must be 'fork', 'forkserver', 'spawn' or None, got {as_given(context)}"
         )
     check_callable(start_hook, "prefetch: start_hook", optional=True)
-    check_callable(end_hook, "prefetch: end_hook", optional=True)
     max_buffered = optional_int(max_buffered, "prefetch: max_buffered")
     if chunk_size != "auto":
         chunk_size = positive_int(chunk_size, "prefetch: chunk_size", other=" or 'auto'")
@@ -120,7 +117,6 @@ def checked(
     if executor is not None:
         owned = {
             "start_hook": start_hook,
-            "end_hook": end_hook,
             "timeout": timeout,
             "seed": seed,
             "context": context,
@@ -153,7 +149,6 @@ def checked(
         in_order=as_bool(in_order, "prefetch: in_order"),
         seed=None if seed is None else as_seed(seed, "prefetch: seed"),
         pid=os.getpid(),
-        end_hook=end_hook,
         chooses_workers=nworkers is None,
     )
 

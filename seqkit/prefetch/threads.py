@@ -29,7 +29,7 @@ from ..core.worker import WorkerInfo, get_worker_info, leave_worker, set_worker_
 from . import stacks
 from .clock import set_clock
 from .evaluate import NEVER_NS, Collector, Evaluator
-from .hooks import END_HOOK_S, call_hook
+from .hooks import call_hook
 from .protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, drained
 from .results import Outcomes, Ready
 from .signals import CtrlCHeld
@@ -96,11 +96,9 @@ class _Shared:
         hook: Callable[..., Any] | None,
         budget_ns: int,
         keeps_order: bool,
-        end_hook: Callable[..., Any] | None,
     ) -> None:
         self.pipeline = pipeline
         self.hook = hook
-        self.end_hook = end_hook
         self.budget_ns = budget_ns
         # A place in the queue is not tied to a job: the worker takes the first urgent job, or else the first
         # other job.
@@ -148,16 +146,12 @@ class _Worker:
 
     def _work(self) -> None:
         with self._modes.entered():
-            goes_on, hook = self._begin(), None
+            goes_on = self._begin()
             while goes_on:
                 shared = self._queue.get()
                 goes_on = not shared.closed and self._do(shared, shared.next_job())
-                if shared.closed:  # else the worker was abandoned, and another one has its number
-                    hook = shared.end_hook
                 del shared
             leave_worker()
-            set_worker_info(self.info)
-            call_hook(hook, self.info.id)
 
     def _begin(self) -> bool:
         """Become a worker; return whether there are jobs for it."""
@@ -217,10 +211,9 @@ class Threads(Backend):
         hook: Callable[..., Any] | None,
         capacity: int,
         budget_ns: int = NEVER_NS,
-        end_hook: Callable[..., Any] | None = None,
     ) -> None:
         self.keeps_order = len(infos) == 1
-        self._shared = _Shared(pipeline, hook, budget_ns, self.keeps_order, end_hook)
+        self._shared = _Shared(pipeline, hook, budget_ns, self.keeps_order)
         self._infos = infos
         self.capacity = capacity
         self._workers: dict[int, _Worker] = {}
@@ -301,15 +294,9 @@ class Threads(Backend):
         self._shared.closed = True  # may be set already, if Ctrl-C interrupted the first call
         for _ in self._infos:
             self._shared.queue.put(self._shared)
-        self._join(list(self._workers.values()), GRACE_S)
-        if self._shared.end_hook is not None:
-            at_an_item = {run.worker for run in self._shared.running.copy().values()}
-            self._join([one for one in self._workers.values() if one not in at_an_item], END_HOOK_S)
-        self._workers.clear()
-        drained(self._shared.events, 0)  # discard the events
-
-    def _join(self, workers: list[_Worker], within_s: float) -> None:
-        deadline = monotonic() + within_s
-        for worker in workers:
+        deadline = monotonic() + GRACE_S
+        for worker in self._workers.values():
             if worker.thread is not threading.current_thread():
                 worker.thread.join(max(0.0, deadline - monotonic()))
+        self._workers.clear()
+        drained(self._shared.events, 0)  # discard the events

@@ -1,4 +1,4 @@
-"""How a worker ends: its end hook runs, its files are complete, and nothing of the parent's is done there."""
+"""How a worker ends: nothing of the parent's is done there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import gc
 import os
 import sys
 import types
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,163 +13,29 @@ from typing import Any
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch import settings, threads
-from seqkit.prefetch.processes import transport
+from seqkit.prefetch import settings
 
 from .kinds import CONTEXTS, KINDS, PROCESSES, Kind
 from .scripts import finished
-from .traces import append, is_gone, pids_of, state, until
+from .traces import append, pids_of, state, until
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
 every_kind_of_process = pytest.mark.parametrize("kind", PROCESSES, ids=str)
 
-# -------------------------------------------------------------------- the end hook
-
 
 @every_kind
-@pytest.mark.parametrize("how", ["close", "drop"])
-def test_an_end_hook_runs_once_in_every_worker_after_its_last_item(
-    kind: Kind, how: str, tmp_path: Path
-) -> None:
-    log = tmp_path / "log"
-
-    def item(i: int) -> int:
-        append(log, "item ")
-        return i
-
-    def hook(worker: int) -> None:
-        info = sk.get_worker_info()
-        assert info is not None
-        assert info.id == worker
-        append(log, f"end{worker} ")
-
-    ahead = kind.ahead(sk.smap(item, range(30)), 2, end_hook=hook)
-    assert list(ahead) == list(range(30))
-    pids_of(ahead) if kind.method == "process" else None
-    if how == "close":
-        ahead.close()
-    del ahead
-    assert until(lambda: len(log.read_text().split()) == 32)
-    assert sorted(log.read_text().split()[-2:]) == ["end0", "end1"]
-
-
-@every_kind
-def test_iterators_of_a_worker_are_closed_before_its_end_hook(kind: Kind, tmp_path: Path) -> None:
+def test_iterators_of_a_worker_are_closed_when_it_ends(kind: Kind, tmp_path: Path) -> None:
     log = tmp_path / "log"
 
     def numbers() -> Iterator[int]:
         try:
             yield from range(100)
         finally:
-            append(log, "closed ")
+            append(log, "closed")
 
-    with kind.ahead(sk.uniter(numbers), 1, end_hook=lambda: append(log, "ended ")) as ahead:
+    with kind.ahead(sk.uniter(numbers), 1) as ahead:
         assert ahead[3] == 3
-    assert log.read_text() == "closed ended "
-
-
-@every_kind
-def test_an_end_hook_does_not_run_where_the_start_hook_failed(kind: Kind, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-
-    def fails() -> None:
-        raise OSError("no licence")
-
-    ahead = kind.ahead(range(3), 1, start_hook=fails, end_hook=lambda: append(log, "ended"))
-    with ahead, pytest.raises(RuntimeError, match="no licence"):
-        list(ahead)
-    assert not log.exists()
-
-
-@every_kind
-def test_closing_waits_for_end_hooks_and_for_no_item(
-    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(threads, "GRACE_S", 0.05)
-    monkeypatch.setattr(transport, "GRACE_S", 0.05)
-    log, fifo = tmp_path / "log", tmp_path / "fifo"
-    os.mkfifo(fifo)
-
-    def item(i: int) -> int:
-        if i == 1:
-            append(log, "busy ")
-            fifo.read_bytes()
-        return i
-
-    def hook() -> None:
-        import time
-
-        time.sleep(0.2)  # longer than a worker without a hook may take to end
-        append(log, "ended ")
-
-    ahead = kind.ahead(sk.smap(item, range(2)), 2, end_hook=hook, chunk_size=1)
-    iterator = iter(ahead)
-    assert next(iterator) == 0
-    assert until(lambda: log.exists() and "busy" in log.read_text())
-    ahead.close()
-    assert log.read_text() == "busy ended "
-    if kind.method == "thread":  # the abandoned thread reads to the end
-        os.close(os.open(fifo, os.O_WRONLY))
-        assert until(lambda: log.read_text() == "busy ended ended ")
-
-
-@every_kind_of_process
-def test_an_end_hook_has_a_deadline(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "END_HOOK_S", 0.05)
-
-    def hook() -> None:
-        import time
-
-        time.sleep(3600)
-
-    ahead = kind.ahead(range(3), 1, end_hook=hook)
-    list(ahead)
-    (pid,) = pids_of(ahead)
-    ahead.close()
-    assert until(lambda: is_gone(pid))
-
-
-def test_an_error_of_an_end_hook_is_shown_and_affects_nothing_else(tmp_path: Path) -> None:
-    script = """
-        import sys
-        import seqkit as sk
-
-        def hook():
-            print("in the hook")
-            raise OSError("cannot upload")
-
-        with sk.prefetch(range(4), 1, sys.argv[1], end_hook=hook) as node:
-            assert list(node) == [0, 1, 2, 3]
-        print("after")
-    """
-    for method in ("thread", "process"):
-        code, out, err = finished(tmp_path, script, method)
-        assert (code, out) == (0, "in the hook\nafter\n")
-        assert "OSError: cannot upload" in err
-
-
-# -------------------------------------------------------------------- files and exit code
-
-
-@every_kind_of_process
-def test_files_that_a_worker_has_opened_are_complete_after_its_end(kind: Kind, tmp_path: Path) -> None:
-    def item(i: int) -> int:
-        import builtins
-        import gzip
-
-        kept: Any = builtins  # any module that is not sent along
-        if not hasattr(kept, "files_of_a_test"):
-            opened = open(tmp_path / "text", "w"), gzip.open(tmp_path / "gz", "wt")  # noqa: SIM115
-            kept.files_of_a_test = opened
-        for file in kept.files_of_a_test:
-            file.write(f"{i} ")
-        return i
-
-    with kind.ahead(sk.smap(item, range(5)), 1) as ahead:
-        list(ahead)
-    assert (tmp_path / "text").read_text() == "0 1 2 3 4 "
-    content = zlib.decompressobj(wbits=31).decompress((tmp_path / "gz").read_bytes())
-    assert content == b"0 1 2 3 4 "
+    assert log.read_text() == "closed"
 
 
 PARENT = """

@@ -1067,7 +1067,6 @@ def test_arguments_that_an_executor_does_not_support_are_refused(threads: Execut
     with pytest.raises(ValueError, match="start_hook needs workers of the node's own, got <"):
         sk.prefetch(range(3), method=threads, start_hook=print)
     for refused in (
-        {"end_hook": print},
         {"timeout": 1.0},
         {"seed": 1},
         {"context": "fork"},

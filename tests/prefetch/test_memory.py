@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -22,13 +21,6 @@ MIB = 1 << 20
 every_kind_of_process = pytest.mark.parametrize("kind", PROCESSES, ids=str)
 
 
-def pages_bytes(node: sk.Prefetch) -> int:
-    """Return how much memory the segment of a node has at the moment."""
-    node.statistics()  # what was dropped comes back with the next call of the engine
-    backend: Any = node._engine._dispatcher.backend  # type: ignore[union-attr]
-    return os.fstat(backend._segment.fd).st_blocks * 512
-
-
 def own_bytes(pid: int) -> int:
     """Return how much memory a process shares with nobody."""
     with open(f"/proc/{pid}/smaps_rollup") as file:
@@ -41,28 +33,6 @@ def sized(i: int) -> Any:
     array = sk.empty(i * MIB, np.uint8)
     array[:] = i
     return array
-
-
-def test_slots_shrink_with_the_items() -> None:
-    sizes = [8] * 10 + [1] * 200
-    with FORK.ahead(sk.smap(sized, sizes), 1, chunk_size=1, max_buffered=1) as node:
-        seen = [(int(array[-1]), len(array) // MIB, pages_bytes(node)) for array in node]
-        assert [(value, size) for value, size, _ in seen] == [(size, size) for size in sizes]
-        # A slot that is seldom used keeps its pages, the others do not.
-        assert seen[-1][2] <= max(taken for _, _, taken in seen) - 6 * MIB
-        assert node.statistics().misses == 0
-
-
-def test_a_closed_node_keeps_the_pages_of_held_results_only() -> None:
-    with FORK.ahead(sk.smap(sized, [4] * 20)) as node:
-        held = list(islice(node, 6))[2]
-        backend: Any = node._engine._dispatcher.backend  # type: ignore[union-attr]
-        segment = os.dup(backend._segment.fd)
-    try:
-        assert 4 * MIB <= os.fstat(segment).st_blocks * 512 < 6 * MIB
-        assert (held == 4).all()
-    finally:
-        os.close(segment)
 
 
 @every_kind_of_process

@@ -96,7 +96,6 @@ METHODS = "'thread', 'process', 'inline', 'auto', 'dask', 'ray' or a concurrent.
         ({"max_buffered": 0}, ValueError, "prefetch: max_buffered must be a positive int or None, got 0"),
         ({"max_buffered": "3"}, TypeError, "prefetch: max_buffered must be a positive int or None, got '3'"),
         ({"start_hook": 3}, TypeError, "prefetch: start_hook must be callable or None, got 3"),
-        ({"end_hook": 3}, TypeError, "prefetch: end_hook must be callable or None, got 3"),
         ({"shm_size": 1 << 20}, ValueError, "prefetch: shm_size is for processes, got method='thread'"),
         ({"context": "fork"}, ValueError, "prefetch: context is for processes, got method='thread'"),
         ({"shm_size": -1}, ValueError, "prefetch: shm_size must be an int of at least 0 or None, got -1"),

@@ -50,16 +50,6 @@ def test_a_core_dump_leaves_segments_out() -> None:
     assert "dd" not in flags_of(np.frombuffer(mmap.mmap(-1, PAGE), np.uint8))
 
 
-def test_pages_that_were_given_back_read_as_zeros() -> None:
-    segment = Segment.create(4 * PAGE)
-    block = segment.block(0, 4 * PAGE)
-    block[:] = 1
-    segment.punch(1, 3 * PAGE + 5)  # the pages that lie between these bounds wholly
-    assert block[::PAGE].tolist() == [1, 0, 0, 1]
-    segment.punch(5, 6)
-    assert block[0] == 1
-
-
 def test_a_segment_that_cannot_be_mapped_leaves_no_descriptor() -> None:
     before = descriptors()
     with pytest.raises((OSError, OverflowError, ValueError)):

@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from seqkit.prefetch.codec import address
 from seqkit.prefetch.processes.segment import PAGE, Segment
-from seqkit.prefetch.processes.slots import SMALL_IN_A_ROW, SPARE_BYTES, SlotPool
+from seqkit.prefetch.processes.slots import SlotPool
 
 
 def a_pool(count: int, slot_bytes: int = PAGE, offset: int = 0, **options: Any) -> SlotPool:
@@ -254,61 +254,6 @@ def test_the_slot_that_was_freed_last_is_used_first() -> None:
     assert [reserved(pool) for _ in range(3)] == [0, 1, 2]
 
 
-# -------------------------------------------------------------------- small results
-
-MIB = 1 << 20
-
-
-def shrunk_by(pool: SlotPool, sizes: list[int | None]) -> list[bool]:
-    """Fill a slot anew with ones for each size; return after each whether its last page was given back."""
-    slot, seen = pool.reserve(), []
-    whole = pool.block(slot, pool.slot_bytes)
-    whole[:] = 1
-    pool.filled(slot, pool.slot_bytes)
-    for size in sizes:
-        pool.filled(slot, size)
-        assert whole[: pool.slot_bytes if size is None else size].all()
-        seen.append(not whole[-1])
-    return seen
-
-
-def test_after_some_small_results_the_rest_of_a_slot_is_given_back() -> None:
-    pool = a_pool(2, 4 * MIB)
-    pool.block(1, PAGE)[:] = 1  # of the next slot
-    assert shrunk_by(pool, [5] * SMALL_IN_A_ROW) == [False] * (SMALL_IN_A_ROW - 1) + [True]
-    assert pool.block(1, PAGE).all()
-
-
-@pytest.mark.parametrize("large", [4 * MIB, MIB + 1, None], ids=str)
-def test_a_large_result_in_between_keeps_the_pages_as_does_one_of_unknown_size(large: int | None) -> None:
-    sizes = [*[5] * (SMALL_IN_A_ROW - 1), large, *[5] * SMALL_IN_A_ROW]
-    assert shrunk_by(a_pool(1, 4 * MIB), sizes).index(True) == len(sizes) - 1
-
-
-def test_what_a_dead_worker_may_have_written_is_given_back_too() -> None:
-    pool = a_pool(1, 4 * MIB)
-    whole = pool.block(slot := pool.reserve(), 4 * MIB)
-    whole[:] = 1
-    pool.filled(slot, None)
-    for _ in range(SMALL_IN_A_ROW):
-        pool.filled(slot, 1)
-    assert not whole[PAGE:].any()
-
-
-def test_slots_that_are_hardly_larger_keep_their_pages() -> None:
-    assert not any(shrunk_by(a_pool(1, 2 * SPARE_BYTES), [1] * 3 * SMALL_IN_A_ROW))
-
-
-def test_a_result_beyond_its_slot_fills_it() -> None:
-    pool = a_pool(2, PAGE)
-    pool.filled(pool.reserve(), 5 * PAGE)
-    assert pool._extents == [PAGE, 0]
-
-
-def test_pages_that_a_device_has_locked_are_never_given_back() -> None:
-    assert not any(shrunk_by(a_pool(1, 4 * MIB, pinner=Device()), [1] * 3 * SMALL_IN_A_ROW))
-
-
 # -------------------------------------------------------------------- several threads
 
 
@@ -470,29 +415,6 @@ print("ok")
 """
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout, result.stderr) == (0, "ok\n", "")
-
-
-def test_a_closed_pool_gives_back_the_pages_that_nobody_holds() -> None:
-    pool = a_pool(3)
-    blocks = [pool.block(slot, PAGE) for slot in range(3)]
-    for block in blocks:
-        block[:] = 1
-    held, lent = a_lease(pool), a_lease(pool)
-    pool.lend(lambda: False)
-    del lent
-    pool.give_back()
-    assert [block[0] for block in blocks] == [1, 1, 0]
-    del held
-
-
-def test_a_closed_pool_whose_arrays_are_gone_leaves_the_pages_to_the_system() -> None:
-    pool = a_pool(2)
-    blocks = [pool.block(slot, PAGE) for slot in range(2)]
-    for block in blocks:
-        block[:] = 1
-    a_lease(pool)  # dropped at once
-    pool.give_back()
-    assert [block[0] for block in blocks] == [1, 1]
 
 
 # -------------------------------------------------------------------- locked pages

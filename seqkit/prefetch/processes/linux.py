@@ -32,7 +32,6 @@ from time import monotonic
 
 # Constants that a build of Python may lack, with their values in Linux.
 EPOLLEXCLUSIVE: int = getattr(select, "EPOLLEXCLUSIVE", 1 << 28)
-MADV_REMOVE: int = getattr(mmap, "MADV_REMOVE", 9)
 _MADV_DONTDUMP: int = getattr(mmap, "MADV_DONTDUMP", 16)
 _MFD_CLOEXEC = 1
 

@@ -15,7 +15,6 @@ import mmap
 import os
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
 
 import numpy as np
 
@@ -49,13 +48,6 @@ class Segment:
         """Return the bytes at an offset as an array. The mapping lives as long as the array or its
         views."""
         return np.frombuffer(self._map, np.uint8, size, offset)
-
-    def punch(self, start: int, stop: int) -> None:
-        """Return the whole pages between two offsets to the system. They then read as zeros."""
-        start, stop = -(-start // PAGE) * PAGE, stop // PAGE * PAGE
-        if start < stop:
-            with suppress(OSError):  # locked pages stay
-                self._map.madvise(linux.MADV_REMOVE, start, stop - start)
 
     def at_end(self, call: Callable[[], None]) -> None:
         """Register a function to call before the memory is freed, when no block of it is left."""

@@ -17,8 +17,8 @@ Guarantees
 Relies on
 ---------
 - This object is used only in the parent, and by one thread at a time (the dispatcher's lock). There is one
-  exception: the thread that receives may call `filled`, `park`, `release`, `retire` and `free_retained` at
-  the same time as another thread. Each of these moves slots from one container to another in single steps.
+  exception: the thread that receives may call `park`, `release`, `retire` and `free_retained` at the same
+  time as another thread. Each of these moves slots from one container to another in single steps.
 
 Units: sizes and offsets in bytes.
 """
@@ -34,10 +34,6 @@ from typing import Protocol, cast
 
 from ..codec import Block, address
 from .segment import PAGE, Segment
-
-# After so many small results in a row, the unused pages of a slot are returned to the system.
-SMALL_IN_A_ROW = 8
-SPARE_BYTES = 1 << 20
 
 
 class Pinner(Protocol):
@@ -112,8 +108,6 @@ class SlotPool:
         self._offset = offset
         self._pinner = pinner
         self._pinned: dict[int, int] = {}  # number of locked bytes of a slot
-        self._extents = [0] * count  # number of bytes of a slot that have pages
-        self._small_in_a_row = [0] * count
         # The places of the slots.
         self._free = list(reversed(range(count)))
         self._out: set[int] = set()
@@ -138,23 +132,6 @@ class SlotPool:
         slot = self._free.pop()
         self._out.add(slot)
         return slot
-
-    def filled(self, slot: int, nbytes: int | None) -> None:
-        """Record that a worker has written the first `nbytes` bytes of a slot.
-
-        None: the worker died, and the number of bytes is unknown. After several small results, the unused
-        pages are returned to the system.
-        """
-        extent = self._extents[slot]
-        nbytes = self.slot_bytes if nbytes is None else min(nbytes, self.slot_bytes)
-        if nbytes + SPARE_BYTES > extent // 2:
-            self._extents[slot], self._small_in_a_row[slot] = max(extent, nbytes), 0
-            return
-        self._small_in_a_row[slot] += 1
-        if self._small_in_a_row[slot] >= SMALL_IN_A_ROW and self._pinner is None:
-            start = self._offset + slot * self.slot_bytes
-            self._segment.punch(start + nbytes, start + -(-extent // PAGE) * PAGE)
-            self._extents[slot], self._small_in_a_row[slot] = nbytes, 0
 
     def park(self, slot: int) -> bool:
         """Let a result stay in its slot until it is read. Return False if it must be copied out."""
@@ -230,15 +207,6 @@ class SlotPool:
         for _, was_over in list(self._loans):
             was_over()  # otherwise a loan might not be checked for a long time
         self._loans.append((list(self._leases), is_over))
-
-    def give_back(self) -> None:
-        """Return the pages of all slots without a holder to the system. The slots are not used again."""
-        if self._pinner is not None or not self.leased():
-            return  # locked pages must stay; without leases all memory is freed soon
-        for slot in range(len(self._extents)):
-            if slot not in self._leases and slot not in self._lent:
-                start = self._offset + slot * self.slot_bytes
-                self._segment.punch(start, start + self.slot_bytes)
 
     def _take_back(self) -> None:
         while not self._returned.empty():

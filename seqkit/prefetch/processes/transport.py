@@ -45,7 +45,6 @@ from ...core.tracebacks import warn
 from ...core.view import View
 from .. import stacks
 from ..generators import generators
-from ..hooks import END_HOOK_S
 from ..protocol import Backend, Done, Event, Failed, Job, Lost, Skipped
 from ..resources import native_threads
 from ..results import HEADER_BYTES, EncodedResult, Ready, Result, SlotResult, private
@@ -162,7 +161,6 @@ class Processes(Backend):
             self._pid,
             TorchModes.of_this_thread(),
             self._settings.item_seed,
-            self._settings.end_hook,
             tuple(generators(self._pipeline)),
             self._settings.idle_s(),
         )
@@ -340,7 +338,7 @@ class Processes(Backend):
         if kind == Kind.DONE:
             self._finish(ticket, worker, number, *rest)
         elif kind == Kind.SKIPPED and rest[-1] & Flag.UNREADABLE:
-            self._lose(ticket)
+            self._end_job(ticket)
             self._events.append(Lost(ticket, None, 0, "could not read an index", 0.0))
         elif kind == Kind.SKIPPED:
             self._skip(ticket)
@@ -375,7 +373,6 @@ class Processes(Backend):
             result = SlotResult(self.pool, sent.slot, used, sent.delivered, count, nbytes)
         else:
             result = self._copied(sent, count, used, nbytes)
-        self.pool.filled(sent.slot, used)
         is_parked = result.holds_slot()
         if flags & Flag.RETAINED:
             self.pool.retire(sent.slot, worker)
@@ -406,7 +403,7 @@ class Processes(Backend):
             if not handle.has_ended(END_S if isinstance(error, FileNotFoundError) else 0.0):
                 # Out of memory or descriptors, or no /proc.
                 return Ready.failed(error, count - sent.delivered)
-        self._lose(ticket, is_dead=True)
+        self._end_job(ticket)
         number = None if count - sent.delivered > 1 else worker  # it may have been at any item of the job
         self._events.append(Lost(ticket, number, handle.pid, "ended before its result was read", 0.0))
         return None
@@ -432,14 +429,8 @@ class Processes(Backend):
 
     def _skip(self, ticket: int) -> None:
         if ticket in self._sent:  # otherwise the job was cancelled and sent again long ago
-            self._lose(ticket)
+            self._end_job(ticket)
             self._events.append(Skipped(ticket))
-
-    def _lose(self, ticket: int, is_dead: bool = False) -> None:
-        """End a job without its last items. It was not begun, or its worker died with it."""
-        if is_dead:
-            self.pool.filled(self._sent[ticket].slot, None)
-        self._end_job(ticket)
 
     def _end_job(self, ticket: int, frees: bool = True) -> None:
         """Remove a job that is no longer in flight, and free its slot."""
@@ -503,7 +494,7 @@ class Processes(Backend):
             if (finished := sent.block.finished()) > sent.delivered:
                 self._events.append(self._collected(ticket, sent, finished, number))
             ran_s = sent.block.ran_s() or 0.0
-            self._lose(ticket, is_dead=True)
+            self._end_job(ticket)
             cause = "was killed" if handle.stopped else death.cause
             stopped = bool(handle.stopped)
             lost = Lost(ticket, number, handle.pid, cause, ran_s, stopped, death.hint, handle.stack)
@@ -595,18 +586,9 @@ class Processes(Backend):
                 self._begin_to_close()
                 if self._team is not None:
                     self._team.wait(GRACE_S)
-                    if self._settings.end_hook is not None:
-                        self._await_hooks(self._team)
         finally:  # also after a second Ctrl-C, which ends the wait
             with CtrlCHeld():  # a Ctrl-C before this block leaves the rest to the next call
                 self._end()
-
-    def _await_hooks(self, team: Team) -> None:
-        """Kill the workers that are still at an item, and wait for the end hooks of the others."""
-        for handle in team.handles.values():
-            if self._control.claimed(handle.number)[0]:
-                handle.kill()
-        team.wait(END_HOOK_S)
 
     def _begin_to_close(self) -> None:
         """Let idle workers end."""
@@ -624,7 +606,6 @@ class Processes(Backend):
             self._team.end()
             self._team = None
             # From here on only leased arrays keep the memory mapped.
-            self.pool.give_back()
             del self.pool, self._control
             self._blocks.clear()
         if self._segment is not None:

@@ -181,6 +181,5 @@ class Spec:
     parent: int  # the pid of the parent
     modes: TorchModes
     item_seed: int | None = None  # to seed the global generators for every item, not for every epoch
-    end_hook: Callable[..., Any] | None = None
     generators: tuple[tuple[str, bytes], ...] = ()  # that functions hold, see `generators.py`
     idle_s: float = 0.0  # workers end when no iterator has been open for so long; 0: they do not

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import _thread
 import gc
-import io
 import os
 import select
 import signal
@@ -110,11 +109,7 @@ def _work(number: int, setup: WorkerSetup) -> None:
         return
     tell(fds, number, Kind.READY, items=os.getpid())
     Worker(number, spec, fds, segment, setup.pipeline, seeding).serve()
-    try:
-        leave_worker()
-        call_hook(spec.end_hook, number)
-    finally:
-        _flush_files()
+    leave_worker()
 
 
 def _introduce(number: int, fds: Descriptors) -> None:
@@ -125,17 +120,6 @@ def _introduce(number: int, fds: Descriptors) -> None:
     current = process.current_process()
     process._parent_process = process._ParentProcess(current.name, os.getppid(), fds.tether)
     current.name, current._identity = f"seqkit-worker-{number}", (*current._identity, number + 1)
-
-
-def _flush_files() -> None:
-    """Flush the files that this worker has opened, because no finaliser will do it.
-
-    Files of the parent are left out: they are older than `gc.freeze`.
-    """
-    for opened in gc.get_objects():
-        if issubclass(type(opened), io.IOBase):
-            with suppress(Exception):  # it is closed or was never opened, or its disk is full
-                opened.flush()
 
 
 def report_failure(number: int, fds: Descriptors, error_at: int, error: BaseException) -> None:
