@@ -55,7 +55,7 @@ from ..prefetch.hooks import call_hook
 from ..prefetch.pickling import dumps_by_value
 from ..prefetch.protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, Unsendable, drained
 from ..prefetch.results import HEADER_BYTES, EncodedResult, Ready, Record, Result, encoded_item, private
-from ..prefetch.seeding import libraries_changed_by, seed_item
+from ..prefetch.seeding import seed_item
 from ..prefetch.stages import live_below
 from ..prefetch.torch_modes import TorchModes
 from . import ManagedExecutor
@@ -530,9 +530,9 @@ def _received(key: str, sent: PipelineMessage | None) -> _Pipeline | None:
     live_below(view, processes, None)
     begin_item = None
     if (info := get_worker_info()) is not None:
-        seeded = set() if hook is None else libraries_changed_by(partial(call_hook, hook, info.id))
+        call_hook(hook, info.id)
         if seed is not None:
-            begin_item = partial(seed_item, seed, info.seed >> 1, but=seeded)
+            begin_item = partial(seed_item, seed, info.seed >> 1)
     pipeline = _pipelines[key] = _Pipeline(view, errors, modes, key, len(data), begin_item)
     excess = sum(kept.nbytes for kept in _pipelines.values()) - MAX_KEPT_BYTES
     for name, kept in list(_pipelines.items()):

@@ -53,8 +53,8 @@ class Samples(View[Any]):
     def __init__(self, source: View[Any]) -> None:
         super().__init__((source,))
         data = source._data if isinstance(source, Source) else None
-        # Tables are read by position, in readers of seqkit.
-        takes_keys = data is not None and not type(data).__module__.startswith("seqkit.")
+        # Tables are read by position, in readers of seqkit that wrap them.
+        takes_keys = data is not None and data is source._wrapped()
         self._takes_lists = takes_keys and not isinstance(data, _PLAIN)
         self._takes_keys = takes_keys and not isinstance(data, np.ndarray)
 

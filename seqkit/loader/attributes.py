@@ -28,16 +28,6 @@ class Attributes:
     _options: Options
     _pipeline: Pipeline
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if cls.__module__.startswith("seqkit."):
-            return
-        own = {name for base in _loaders(cls) for name in vars(base)}
-        for name in own & {name for name in vars(cls) if name.startswith("_") and name[1:2] != "_"}:
-            raise TypeError(
-                f"{cls.__name__}: DataLoader of seqkit has a method {name} of its own. Choose another name"
-            )
-
     def _attribute(self, name: str) -> Any:
         """Return an argument as the loader uses it."""
         options = self._options
@@ -105,8 +95,3 @@ class Attributes:
                 " it as an argument. For workers that stay, pass persistent_workers=True, and for batches"
                 " without end sampler=seqkit.samplers.InfiniteSampler(...)"
             )
-
-
-def _loaders(kind: type) -> list[type]:
-    """Return the classes of seqkit below a class."""
-    return [base for base in kind.__mro__ if base.__module__.startswith("seqkit.")]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..core.errors import EvaluationError, seterr
-from ..core.tracebacks import hide_frames, warn
+from ..core.tracebacks import hide_frames
 from .keys import by_number
 from .on_error import Recovered
 from .position import Position
@@ -23,8 +23,6 @@ class Epoch(Iterator[Any]):
         It survives errors.
     position : Position
         It is kept up to date.
-    source : str
-        The type of the data set.
     failed : list
         Receives the failures of `Recovered` batches.
     begin : callable
@@ -37,14 +35,12 @@ class Epoch(Iterator[Any]):
         self,
         items: Iterator[Any],
         position: Position,
-        source: str,
         failed: list[tuple[Any, str]],
         begin: Callable[[Epoch, Position], None],
         finish: Callable[[], None],
     ) -> None:
         self._items = items
         self._position = position
-        self._source = source
         self._failed = failed
         self._finish: Callable[[], None] | None = finish
         self._begin: Callable[[Epoch, Position], None] | None = begin
@@ -70,29 +66,18 @@ class Epoch(Iterator[Any]):
             except BaseException as error:
                 if isinstance(error, Exception):
                     self._was_cut_short = not _costs_a_batch(error)
-                    self._count(not self._was_cut_short)
+                    self._position.advance(not self._was_cut_short)
                 if isinstance(error, EvaluationError):
                     error.index = by_number(error.index)
                 hide_frames(error)
                 raise
             self._was_cut_short = False
-            self._count(1)
+            self._position.advance(1)
             if type(item) is not Recovered:
                 return item
             self._failed.extend(item.failed)
             if item.values:
                 return item.values[0]
-
-    def _count(self, batches: int) -> None:
-        position = self._position
-        position.advance(batches)
-        if not position.is_exact and position.length is not None and position.batch == position.length + 1:
-            warn(
-                f"Length of IterableDataset {self._source} was reported to be {position.length} (when"
-                f" accessing len(dataloader)), but {position.batch} batches have been fetched. Correct its"
-                " __len__",
-                UserWarning,
-            )
 
     @property
     def first_batch(self) -> int:
@@ -108,7 +93,6 @@ class Epoch(Iterator[Any]):
         return self._position.length
 
     def _end(self) -> None:
-        self._count(0)
         self._position.ended = not self._was_cut_short
         finish, self._finish = self._finish, None
         if finish is not None:

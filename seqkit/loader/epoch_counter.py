@@ -5,27 +5,27 @@ from __future__ import annotations
 import threading
 from collections import deque
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 from ..core.iteration import is_one_shot
-from ..core.set_epoch import Mark, adopt, epoch_by_hand, listeners, mark_of, tell
+from ..core.set_epoch import listeners, tell
 from ..core.source import Source
 from ..core.view import View
 from ..samplers.base import Sampler, chain_of, draw, order_of, pass_epoch, state_of
+from ..samplers.batches import BatchSampler, InfiniteSampler
 from ..views.uniter import Uniter
 from .keys import as_key, as_keys
-from .orders import is_a_share, own_epoch
 from .own_samplers import own_samplers
 from .pipeline import Pipeline
 from .position import DrawnKeys, Position, Start, load_sampler_state
-from .state_checks import check_key
+from .state_checks import check_key, is_shared
 
 __all__ = ["EpochCounter"]
 
 
 class EpochCounter:
-    """The number and the position of a loader. The sampler, and data sets with `set_epoch`, follow it.
+    """The number and the position of a loader. Samplers of seqkit, and data sets with `set_epoch`, follow it.
 
     Parameters
     ----------
@@ -34,10 +34,10 @@ class EpochCounter:
     Attributes
     ----------
     sampler : iterable or None
-        The one that gives the keys to read. Samplers of seqkit count epochs themselves. The `set_epoch` of
-        others is called.
+        The one that gives the keys to read. Samplers of seqkit count epochs themselves. Others are told the
+        epochs of `set` and `load`, and have their own numbers otherwise, as in PyTorch.
     listeners : tuple
-        The objects of the user that have `set_epoch`.
+        The objects in the data set that have `set_epoch`.
     next : Start
         Where the next epoch begins.
     latest : Position or None
@@ -50,27 +50,31 @@ class EpochCounter:
         self.pipeline = pipeline
         self.sampler = pipeline.sampler()
         self._own: tuple[Any, Any] = (None, None)  # samplers that only show the order, once asked for
-        self.listeners = _listeners(pipeline.options.dataset, self.sampler)
+        self.listeners = _listeners(pipeline.options.dataset)
         self.next = Start()
         self.latest: Position | None = None
         self.lock = threading.Lock()
         self._has_begun = False
-        self._taken: dict[int, Mark | None] = {}  # the latest epochs of the listeners, by their ids
         self._noted: int | None = 0  # the epoch of the sampler, unless other code has set it since
 
     # ---------------------------------------------------------------- the number of the next epoch
 
     @property
     def number(self) -> int:
-        """The number of the next epoch. The user may have set it on the sampler or a data set."""
-        on_listeners = (epoch_by_hand(one, self._taken.get(id(one))) for one in self.listeners)
-        by_hand = chain([self.set_on_sampler()], on_listeners)
-        return next((epoch for epoch in by_hand if epoch is not None), self.next.epoch)
+        """The number of the next epoch. The user may have set it on a sampler of seqkit."""
+        own = self.set_on_sampler()
+        return self.next.epoch if own is None else own
 
     def set_on_sampler(self) -> int | None:
         """Return the epoch of the sampler if other code has set it, otherwise None."""
-        own = own_epoch(self._counted)
+        own = self._own_epoch()
         return None if own == self._noted else own
+
+    def _own_epoch(self) -> int | None:
+        """Return the epoch of a sampler of seqkit. Those without end have a number of their own."""
+        sampler = self._counted
+        is_endless = any(isinstance(one, InfiniteSampler) for one in chain_of(sampler))
+        return sampler.epoch if isinstance(sampler, Sampler) and not is_endless else None
 
     @property
     def _counted(self) -> Any:
@@ -93,22 +97,16 @@ class EpochCounter:
         self.count(epoch)
 
     def tell(self, epoch: int) -> None:
-        """Tell an epoch to the data set, and to samplers that do not count epochs themselves."""
+        """Tell an epoch to the data set."""
         tell(self.listeners, epoch, again=True)
-        self._take()
-
-    def _take(self) -> None:
-        """Follow the listeners from now on only if the user sets them again."""
-        self._taken = {id(one): mark_of(one) for one in self.listeners}
 
     def count(self, epoch: int) -> None:
         """Set the epoch of the sampler, as the one that the loader reads next."""
         pass_epoch(self._counted, epoch)
-        self._take()
         self._note()
 
     def _note(self) -> None:
-        self._noted = own_epoch(self._counted)
+        self._noted = self._own_epoch()
 
     def _show(self, epoch: int) -> None:
         """Set the epoch of samplers that only show the order, and take that of others as it is."""
@@ -141,7 +139,6 @@ class EpochCounter:
         """Begin the next epoch, and return its position."""
         epoch = self.number
         self._settle()
-        adopt(self.listeners, epoch)
         if epoch != self.next.epoch:
             self.move_to(epoch)
         tell(self.listeners, epoch)
@@ -151,9 +148,7 @@ class EpochCounter:
             in_view = None
         elif order is not None and options.makes_batches:
             in_view = order_of(sampler.sampler, epoch)
-        has_digest = sampler is not None and not options.is_iterable and not is_a_share(sampler)
-        if order is not None and in_view is not None and has_digest and start.batch and start.key:
-            check_key(order[start.batch - 1], start.key)
+        has_digest = self._has_digest()
         position = Position(
             start=start,
             samples=start.samples if start.batch else self.pipeline.samples(),
@@ -167,9 +162,7 @@ class EpochCounter:
         )
         if sampler is None or (order is not None and isinstance(sampler, Sampler)):
             pass_epoch(self._counted, epoch + 1)  # as if it had been iterated
-        position.follow(self.latest)
         self.latest, self.next = position, Start(epoch + 1)
-        self._take()
         self._note()
         return position
 
@@ -198,7 +191,7 @@ class EpochCounter:
     def _drawn(self, start: Start, has_digest: bool) -> DrawnKeys:
         """Begin to draw keys. The key before the first one may be checked."""
         is_checked = has_digest and start.batch > 0 and start.key is not None
-        first = 0 if start.goes_on else start.batch - is_checked
+        first = start.batch - is_checked
         keys = DrawnKeys(map(self._as_key, draw(self.sampler, start.epoch, first)), has_digest)
         if is_checked:
             for last in islice(keys, 1):
@@ -217,9 +210,13 @@ class EpochCounter:
     def _settle(self) -> None:
         """Put the sampler where it would be if workers had not read ahead in the latest epoch."""
         latest = self.latest
-        if latest is None or latest.keys is None or latest.order is not None:
+        if latest is None or latest.keys is None or latest.order is not None or latest.ended:
             return
-        if not latest.is_over() and isinstance(self.sampler, Sampler):
+        if latest.is_over():
+            batches = [one for one in chain_of(self.sampler) if isinstance(one, BatchSampler)]
+            if any(one.last == "rollover" for one in batches):
+                next(latest.keys, None)  # at its end it keeps the rest for the next epoch
+        elif isinstance(self.sampler, Sampler):
             load_sampler_state(self.sampler, latest.before)
             deque(islice(draw(self.sampler, latest.epoch), latest.batch), maxlen=0)
 
@@ -249,21 +246,39 @@ class EpochCounter:
 
     def load(self, position: dict[str, Any]) -> None:
         """Begin at a position, which an object returned from `position`."""
-        before = state_of(self.sampler)
+        before, epoch = state_of(self.sampler), position["epoch"]
         start = load_sampler_state(self.sampler, position["sampler"], position["batch"])
+        key = position["key"] if start == position["batch"] else None
+        try:
+            self._check_place(epoch, start, key)
+        except ValueError:
+            load_sampler_state(self.sampler, before)
+            raise
+        self.latest, self.next = None, Start(epoch, start, key, position["samples"])
+        self.tell(epoch)
+        if isinstance(self.sampler, Sampler):
+            self._note()
+        else:
+            self.count(epoch)
+
+    def _check_place(self, epoch: int, start: int, key: str | None) -> None:
+        """Refuse a place that is not in an epoch of this loader, as far as the order is known in advance."""
         n = self.pipeline.length(self.sampler)
         if n is not None and not self.pipeline.options.is_iterable and start > n:
-            load_sampler_state(self.sampler, before)
             raise ValueError(
                 f"DataLoader: the state is behind batch {start}, of which an epoch of this loader has {n}"
             )
-        key = position.get("key") if start == position["batch"] else None
-        self.latest, self.next = None, Start(position["epoch"], start, key, position.get("samples"))
-        self.tell(position["epoch"])
-        self._show(position["epoch"])
+        order = order_of(self.sampler, epoch) if start and key and self._has_digest() else None
+        if order is not None:
+            check_key(order[start - 1], key)
+
+    def _has_digest(self) -> bool:
+        """Return whether a state contains a digest of the last key. The ranks of a job have one state."""
+        is_given = self.sampler is not None and not self.pipeline.options.is_iterable
+        return is_given and not is_shared(self.sampler)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "latest": None, "lock": None, "_taken": {}}
+        return {**vars(self), "latest": None, "lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, lock=threading.Lock())
@@ -279,8 +294,8 @@ def _as_state(start: Start, sampler: Any, samples: int | None) -> dict[str, Any]
     }
 
 
-def _listeners(dataset: Any, sampler: Any) -> tuple[Any, ...]:
-    """Return the objects of the user with `set_epoch`, in the data set and the sampler."""
+def _listeners(dataset: Any) -> tuple[Any, ...]:
+    """Return the objects of the user with `set_epoch` in a data set."""
     found: list[Any] = []
     pending = [dataset]
     while pending:
@@ -293,7 +308,4 @@ def _listeners(dataset: Any, sampler: Any) -> tuple[Any, ...]:
             node = node._passes.iterable
         if not isinstance(node, View):
             found.extend(listeners(node))
-    foreign = [one for one in chain_of(sampler) if not isinstance(one, Sampler | View)]
-    if foreign:
-        found.extend(one for one in listeners(foreign[0]) if not isinstance(one, Sampler))
     return tuple({id(one): one for one in found}.values())

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
-from inspect import signature
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +17,7 @@ from ..core.indices import UNKNOWN
 from ..core.iteration import is_one_shot
 from ..core.view import View, in_order
 from ..core.worker import WorkerInfo, get_worker_info
-from ..prefetch.seeding import seed_item_again
-from ..views.bases.passes import Passes, Stopped
+from ..views.bases.passes import Passes
 from ..views.uniter import Uniter
 from .keys import Sample
 
@@ -42,9 +40,7 @@ def iterable_split(options: Options) -> str:
     dataset = options.dataset
     # Other processes do not have the iterator.
     is_local = is_one_shot(dataset) and options.num_workers > 0 and options.method == "process"
-    split = options.iterable_split or (
-        "reader" if is_local else "parts" if _splits_itself(dataset) else "none"
-    )
+    split = options.iterable_split or ("reader" if is_local else "none")
     if split == "none" and options.last in ("pad", "rollover"):
         return "reader"  # the last batch needs samples of another batch or epoch
     if split != "reader" and is_local and isinstance(dataset, Generator):
@@ -77,49 +73,12 @@ def _check_parts(dataset: Any) -> None:
     int_at_least(dataset.parts, "DataLoader: parts of the data set", 1)
 
 
-def _splits_itself(dataset: Any) -> bool:
-    """Return whether a data set has an attribute `parts` and a method ``split(part, parts)``.
-
-    Methods of this name with other parameters mean something else.
-    """
-    split = getattr(dataset, "split", None)
-    if not callable(split) or not hasattr(getattr(dataset, "parts", None), "__index__"):
-        return False
-    try:
-        return list(signature(split).parameters)[:2] == ["part", "parts"]
-    except (TypeError, ValueError):  # a builtin without a signature
-        return False
-
-
 # -------------------------------------------------------------------- samples
 
 
-def samples_of(dataset: Any, batch_size: int) -> View[Any]:
+def samples_of(dataset: Any) -> View[Any]:
     """Return the view of the samples of a data set in its order. Its `__len__` is ignored."""
-    pass_over = PassOver(batch_size)
-    return Uniter(Passes(dataset, cache_size=0, n_parallel=1, pass_over=pass_over), UNKNOWN)
-
-
-@dataclass(frozen=True)
-class PassOver:
-    """Draws the samples of the batches before a resumed one.
-
-    A data set may draw from the global generators, for example to shuffle its files. In a worker process each
-    batch is passed over with the seeds that it had. Elsewhere the generators are the program's.
-    """
-
-    batch_size: int
-
-    def __call__(self, read: Callable[[int], Any], at: int, i: int) -> Any:
-        """Return sample `i`, or a `Stopped`; see `Passes`."""
-        size = self.batch_size
-        for last in range(at - at % size + size - 1, i, size):
-            seed_item_again(last // size)
-            found = read(last)
-            if isinstance(found, Stopped):
-                return found
-        seed_item_again(i // size)
-        return read(i)
+    return Uniter(Passes(dataset, cache_size=0, n_parallel=1), UNKNOWN)
 
 
 class IterableReader:
@@ -130,13 +89,13 @@ class IterableReader:
     """
 
     def __init__(self, dataset: Any) -> None:
-        self.dataset = dataset
+        self._samples = dataset
 
     def __iter__(self) -> Iterator[Sample]:
-        return map(Sample, count(), in_order(self.dataset))
+        return map(Sample, count(), in_order(self._samples))
 
     def __len__(self) -> int:
-        return len(self.dataset)
+        return len(self._samples)
 
 
 @dataclass(frozen=True)

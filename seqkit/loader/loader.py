@@ -22,14 +22,12 @@ from ..prefetch.engine import Engine
 from ..samplers.base import whole_order
 from .advice import (
     warn_of_exhausted,
-    warn_of_missed_parts,
     warn_of_no_batch,
+    warn_of_one_reader,
     warn_of_other_samples,
     warn_of_ranks,
     warn_of_too_many_workers,
-    warn_of_uncalled_hook,
 )
-from .bound import Bound
 from .epoch import Epoch
 from .epoch_counter import EpochCounter
 from .iterable import iterable_split
@@ -207,8 +205,9 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
 
     @takes(Options)
     def __init__(self, options: Options) -> None:
+        options.check()
         self._take_over(options)
-        self._nodes: WeakSet[Prefetch[Any] | InTurn | Bound] = WeakSet()
+        self._nodes: WeakSet[Prefetch[Any] | InTurn] = WeakSet()
         # Of views that may be gone: an error that is kept refers to another view of the same workers.
         self._engines: WeakSet[Engine] = WeakSet()
         self._is_closed = self._had_batches = False
@@ -217,23 +216,20 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         pipeline = self._first_pipeline()
         self._epochs = EpochCounter(pipeline)
         self._build(pipeline)
-        warn_of_too_many_workers(options)
-        warn_of_uncalled_hook(options.dataset)
-        if pipeline.split == "none" and options.num_workers > 1:
-            warn_of_missed_parts(options)
+        warn_of_too_many_workers(pipeline.workers if options.method == "process" else 0)
+        if pipeline.workers < options.num_workers and options.iterable_split is None:
+            warn_of_one_reader(options)
 
     def _first_pipeline(self) -> Pipeline:
         options = self._options
         collate_fn = options.batchify_fn if options.collate_fn is None else options.collate_fn
         if collate_fn is None:
             collate_fn = self._default_collate_fn if options.is_batched else self._default_convert_fn
-        return Pipeline(
-            options,
-            self._first_seed(),
-            collate_fn,
-            iterable_split(options) if options.is_iterable else None,
-            self._worker_start(options.worker_init_fn, options.dataset),
-        )
+        split = iterable_split(options) if options.is_iterable else None
+        # Workers that only transform samples do not get the data set, which may be an open stream.
+        dataset = None if split == "reader" else options.dataset
+        start = self._worker_start(options.worker_init_fn, dataset)
+        return Pipeline(options, self._first_seed(), collate_fn, split, start)
 
     def _first_seed(self) -> int:
         """Return the seed that was given, or draw one."""
@@ -286,9 +282,8 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
             self._finished(node)
             epochs.take_back(before, position)
             raise
-        source = type(options.dataset).__name__
         finish = partial(self._ended, node, position)
-        return Epoch(batches, position, source, self.failed, self._begin_again, finish)
+        return Epoch(batches, position, self.failed, self._begin_again, finish)
 
     def _draw_seed(self) -> None:
         """Called before each epoch. The subclass for PyTorch may change the seed."""
@@ -326,9 +321,8 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
     def _read(self, node: View[Any], position: Position) -> Iterator[Any]:
         """Begin to read an epoch from a position on."""
         pipeline, start = node.at_epoch(position.epoch), position.start
-        for view in pipeline._sources if isinstance(pipeline, Bound) else (pipeline,):
-            if isinstance(view, Prefetch):
-                self._engines.add(view.engine())
+        if isinstance(pipeline, Prefetch):
+            self._engines.add(pipeline.engine())
         if position.keys is not None:
             keys: Iterator[Any] = position.keys
             if isinstance(node, Workers):
@@ -336,15 +330,13 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
             return self._iterated(pipeline, keys)
         if not isinstance(pipeline._n, Unsized):
             return self._iterated(pipeline, range(start.batch, pipeline._n))
-        if start.batch == 0 or start.goes_on:
+        if start.batch == 0:
             return self._iterated(pipeline, pipeline._plan())
         return self._iterated(pipeline, range(start.batch, _WITHOUT_END))
 
     def _iterated(self, pipeline: View[Any], plan: Any) -> Iterator[Any]:
         if isinstance(pipeline, Prefetch):
             return restarting(pipeline.reading(plan, self._options.in_order))
-        if isinstance(pipeline, Bound):
-            return pipeline.reading(plan)
         # Keys can be drawn once only. The base class reads each of them, in any view.
         read = View._iter if isinstance(plan, Iterator) else type(pipeline)._iter
         return read(pipeline, plan)
@@ -482,7 +474,7 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         self._is_closed = True
         self._close_nodes()
 
-    def nodes(self) -> list[Prefetch[Any] | InTurn | Bound]:
+    def nodes(self) -> list[Prefetch[Any] | InTurn]:
         """Return the views of the epochs that have workers, or had them (for `watch`)."""
         views = [*self._nodes, self._persistent, self._view]
         return [*{id(view): view for view in views if isinstance(view, Workers)}.values()]

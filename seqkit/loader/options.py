@@ -124,7 +124,7 @@ _split = _one_of("none", "parts", "reader", "workers")
 class Options:
     """The arguments of a `DataLoader`, which describes them: name, type, check and default.
 
-    They stand in the order of PyTorch.
+    They stand in the order of PyTorch. `check` is called once, before they are used.
     """
 
     dataset: Annotated[Any, _dataset]
@@ -155,7 +155,8 @@ class Options:
     on_error: Annotated[OnError, _on_error] = "raise"
     iterable_split: Annotated[Literal["none", "parts", "reader", "workers"] | None, _split] = None
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Refuse values and combinations that are wrong."""
         for name, check in _CHECKS.items():
             value = getattr(self, name)
             if value is not getattr(Options, name, _REQUIRED):
@@ -292,9 +293,7 @@ _CHECKS: dict[str, Check] = {
     for name, hint in get_type_hints(Options, include_extras=True).items()
     if hasattr(hint, "__metadata__")
 }
-# Errors about a number of arguments show the name, and tracebacks hide the frame.
-Options.__init__.__qualname__ = "DataLoader.__init__"
-Options.__init__.__code__ = Options.__init__.__code__.replace(co_filename=__file__)
+Options.__init__.__qualname__ = "DataLoader.__init__"  # errors about a number of arguments show it
 
 _NEED_WORKERS = {
     "prefetch_factor": "option could only be specified in multiprocessing",
@@ -311,8 +310,6 @@ def _check_covered(sampler: Any, dataset: Any) -> None:
     """
     inner: Any = chain_of(sampler)[-1] if sampler is not None else None
     covered = inner._covered if isinstance(inner, Sampler) else None
-    if type(inner).__module__.startswith("torch.") and hasattr(inner, "weights"):
-        covered = len(inner.weights)
     if covered is not None and hasattr(dataset, "__len__") and covered != len(dataset):
         raise ValueError(
             f"DataLoader: {type(inner).__name__} needs one weight, length or key per sample, but has"

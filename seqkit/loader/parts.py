@@ -8,7 +8,6 @@ and not from the number of workers.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -23,7 +22,6 @@ from ..core.set_epoch import listeners, tell
 from ..core.view import View, in_order
 from ..core.worker import get_worker_info, in_process_worker
 from ..prefetch.errors import record
-from ..prefetch.seeding import seed_item_again
 from .joined_parts import JoinedParts
 from .keys import Sample
 
@@ -64,13 +62,9 @@ class Blocks:
     def __call__(self, part: int, start: int = 0) -> Iterator[Any]:
         tell(listeners(self.dataset), self.epoch)
         first = start * (self.size or 1)
-        if start:
-            seed_item_again((part, 0))
-        items = in_order(self.dataset.split(part, self.parts))
+        items = islice(in_order(self.dataset.split(part, self.parts)), first, None)
         block: Any = []
         try:
-            if start:
-                self._pass_over(items, part, start)
             for number, item in enumerate(items, first):
                 block.append(Sample((part, number), item))
                 if len(block) == (self.size or 1):
@@ -84,14 +78,6 @@ class Blocks:
             raise
         if block:
             yield self._made(block)
-
-    def _pass_over(self, items: Iterator[Any], part: int, blocks: int) -> None:
-        """Draw the samples of the first blocks of a part, with the seeds that the blocks had in a worker."""
-        for number in range(blocks):
-            if number:
-                seed_item_again((part, number))
-            deque(islice(items, self.size or 1), maxlen=0)
-        seed_item_again((part, blocks))
 
     def _made(self, block: Any) -> tuple[int, Any, Any]:
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, cast
 
 from ..core.indices import batch_count
@@ -14,7 +13,7 @@ from ..core.source import as_view
 from ..core.view import View
 from ..core.worker import WorkerInfo, get_worker_info, set_worker_info
 from ..prefetch import Prefetch, prefetch
-from ..prefetch.hooks import call_hook, introduced
+from ..prefetch.hooks import call_hook
 from ..samplers.batches import BatchSampler, whole_batches
 from ..samplers.random_order import RandomSampler
 from ..samplers.sequential import SequentialSampler
@@ -23,7 +22,6 @@ from ..views.batch import batch
 from ..views.shuffle import shuffle
 from ..views.smap.smap import smap
 from .at_keys import AtKeys, AtLists, Batches, Given, Samples
-from .bound import Bound, makes_generator_of_worker, seeds
 from .iterable import IterableReader, WorkerParts, samples_of
 from .on_error import OnRecovered, Tolerant
 from .options import Options
@@ -34,7 +32,7 @@ from .state_checks import sample_count
 __all__ = ["Pipeline", "WorkerStart", "Workers"]
 
 # The views that have workers.
-Workers = (Prefetch, InTurn, Bound)
+Workers = (Prefetch, InTurn)
 
 
 class WorkerStart:
@@ -156,9 +154,7 @@ class Pipeline:
         if self.split == "reader":
             return self._batches(self._prepared(Given()))
         if self.split == "none":
-            return self._in_order(
-                self._prepared(samples_of(self.options.dataset, self.options.batch_size or 1))
-            )
+            return self._in_order(self._prepared(samples_of(self.options.dataset)))
         samples = as_view(self.options.dataset, "DataLoader")
         if not by_keys:
             samples = self._prepared(samples)
@@ -212,6 +208,11 @@ class Pipeline:
 
     # ---------------------------------------------------------------- workers
 
+    @property
+    def workers(self) -> int:
+        """The number of workers. Several would each read a whole data set that can only be iterated."""
+        return min(1, self.options.num_workers) if self.split == "none" else self.options.num_workers
+
     def ahead(self, items: View[Any], epoch: int | None = None) -> View[Any]:
         """Return the view of items that workers compute ahead of the consumer.
 
@@ -220,23 +221,16 @@ class Pipeline:
         options = self.options
         if not options.num_workers or isinstance(items, InTurn):
             return items
-        n = 1 if self.split == "none" else options.num_workers  # several would each read the whole data set
-        seed = partial(node_key, "workers", self.seed, -1 if epoch is None else epoch)
-        node: Callable[..., Prefetch[Any]] = partial(
-            prefetch,
+        node = prefetch(
             items,
-            method=options.method,
+            self.workers,
+            options.method,
+            options.batches_ahead * options.num_workers,
+            self.start,
+            options.shm_size,
             context=cast(Any, options.start_method),
             timeout=float(options.timeout) or None,
             in_order=options.in_order,
+            seed=node_key("workers", self.seed, -1 if epoch is None else epoch, "all"),
         )
-        may_be_bound = n > 1 and options.method == "process" and options.in_order
-        dataset = options.dataset
-        if may_be_bound and (seeds(options.worker_init_fn, dataset) or makes_generator_of_worker(dataset)):
-            ahead, shm_size = options.batches_ahead, options.shm_size and options.shm_size // n
-            node = partial(node, nworkers=1, max_buffered=ahead, shm_size=shm_size)
-            own = [node(start_hook=introduced(self.start, i, n), seed=seed(i)) for i in range(n)]
-            return Bound(tuple(one.seeding_items(self.seed) for one in own))
-        ahead = options.batches_ahead * options.num_workers
-        node = partial(node, nworkers=n, max_buffered=ahead, shm_size=options.shm_size)
-        return node(start_hook=self.start, seed=seed("all")).seeding_items(self.seed)
+        return node.seeding_items(self.seed)

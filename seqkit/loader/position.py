@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
 from typing import Any
 
 from ..core.set_epoch import has_method
@@ -28,15 +27,12 @@ class Start:
         Digest of the key before that batch.
     samples : int or None
         Samples of the data set when the epoch began.
-    goes_on : bool
-        Whether the data set itself goes on there, because it has loaded a state.
     """
 
     epoch: int = 0
     batch: int = 0
     key: str | None = None
     samples: int | None = None
-    goes_on: bool = False
 
 
 class DrawnKeys(Iterator[Any]):
@@ -54,7 +50,6 @@ class DrawnKeys(Iterator[Any]):
         # The key of the last batch that was read, and those of batches that were not read yet.
         self._waiting: deque[Any] | None = deque([None]) if remembers else None
         self._was_interrupted = False
-        self._ahead = 0  # keys that were drawn and not read yet
 
     def __next__(self) -> Any:
         if self._was_interrupted:
@@ -66,14 +61,12 @@ class DrawnKeys(Iterator[Any]):
         except KeyboardInterrupt:
             self._was_interrupted = True
             raise
-        self._ahead += 1
         if self._waiting is not None:
             self._waiting.append(key)
         return key
 
     def count(self, batches: int) -> None:
         """Notice that batches were read."""
-        self._ahead -= batches
         if self._waiting is not None:
             for _ in range(min(batches, len(self._waiting) - 1)):
                 self._waiting.popleft()
@@ -81,17 +74,6 @@ class DrawnKeys(Iterator[Any]):
     def last(self) -> Any:
         """Return the key of the last batch that was read."""
         return None if self._waiting is None else self._waiting[0]
-
-    def are_read(self) -> bool:
-        """Return whether all keys were read. The sampler is asked, because its `__len__` may be wrong.
-
-        It so notices the end of its epoch.
-        """
-        if self._ahead:
-            return False
-        found = list(islice(self._keys, 1))
-        self._keys = chain(found, self._keys) if found else self._keys
-        return not found
 
 
 @dataclass(eq=False)
@@ -122,8 +104,6 @@ class Position:
         Batches that were read, failed ones included.
     ended : bool
         Whether the iterator was exhausted.
-    earlier : (Position, int) or None
-        The position of the iterator before, which was not over, and its batches when this one began.
     """
 
     start: Start
@@ -137,7 +117,6 @@ class Position:
     has_digest: bool
     batch: int = 0
     ended: bool = False
-    earlier: tuple[Position, int] | None = None
 
     def __post_init__(self) -> None:
         self.batch = self.start.batch
@@ -149,25 +128,13 @@ class Position:
 
     def is_over(self) -> bool:
         """Return whether everything was read."""
-        is_whole = self.is_exact and self.batch == self.length
-        return self.ended or (is_whole and (self.keys is None or self.keys.are_read()))
+        return self.ended or (self.is_exact and self.batch == self.length)
 
     def advance(self, count: int) -> None:
         """Count batches as read."""
         self.batch += count
         if self.keys is not None:
             self.keys.count(count)
-
-    def follow(self, before: Position | None) -> None:
-        """Remember the position of the iterator before."""
-        if before is not None and not before.is_over():
-            self.earlier = before, before.batch
-
-    def rival(self) -> Position | None:
-        """Return the position of the iterator before, if it was read since."""
-        if self.earlier is None or self.earlier[0].batch == self.earlier[1]:
-            return None
-        return self.earlier[0]
 
     def digest(self) -> str | None:
         """Return the digest of the last key that was read, if there is one."""

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 from weakref import WeakSet
 
 from ..core.once import cached
-from ..core.tracebacks import warn
+from ..core.set_epoch import has_method
 from ..core.view import View
 from ..views.bases.order_digest import order_digest, refuse_other_order
-from .advice import warn_of_forgotten_order, warn_of_left_out_state
 from .attributes import Attributes
 from .options import Options
-from .orders import order_name, share_of
-from .parts import InTurn
-from .state_checks import check_samples, check_share, check_state, has_exact_state
+from .state_checks import check_samples, check_share, check_state, share_of
 
 __all__ = ["Resumable"]
 
@@ -53,9 +49,6 @@ class Resumable(Attributes):
                 " the samples that are carried over"
             )
         position = self._epochs.position()
-        if position["batch"]:
-            self._warn_once("order", warn_of_forgotten_order)
-        self._warn_of_a_rival()
         share, order = share_of(self._epochs.sampler), self._dataset_order(position)
         return {
             "version": 1,
@@ -73,7 +66,7 @@ class Resumable(Attributes):
         if self._options.is_iterable:
             return f"{self.dataset.parts} parts" if self._pipeline.split == "parts" else "iterated"
         if self._epochs.sampler is not None:
-            return order_name(self._epochs.sampler)
+            return "sampler" if self._options.given_sampler is not None else "rollover"
         if not self._options.shuffle:
             return "sequential"
         below = getattr(self.dataset, "_order_count", 0)  # salts the order
@@ -92,26 +85,15 @@ class Resumable(Attributes):
         if name not in self._said and warn(self._options, self._epochs.sampler):
             self._said.add(name)
 
-    def _warn_of_a_rival(self) -> None:
-        latest = self._epochs.latest
-        if latest is None or (rival := latest.rival()) is None:
-            return
-        latest.earlier = None  # warned of
-        warn(
-            f"DataLoader: the state is the position of the latest iterator, in epoch {latest.epoch}, but an"
-            f" earlier iterator, in epoch {rival.epoch}, was read since. Read one iterator at a time, or make"
-            " a loader for each",
-            UserWarning,
-        )
-
     def _keeps_dataset_state(self) -> bool:
-        """Return whether the data set has a state, and is read in step with the consumer of this process."""
-        if not has_exact_state(self.dataset):
+        """Return whether the data set has a state, and is read in step with the consumer of this process.
+
+        A data set that can only be iterated is read again up to the position, which is exact for all of them.
+        """
+        data, options = self.dataset, self._options
+        if options.is_iterable or options.num_workers:
             return False
-        if not self._options.num_workers and not isinstance(self._items, InTurn):
-            return True
-        self._warn_once("dataset", warn_of_left_out_state)
-        return False
+        return has_method(data, "state_dict") and has_method(data, "load_state_dict", {})
 
     def _dataset_state(self) -> dict[str, Any]:
         return {"dataset": self.dataset.state_dict()} if self._keeps_dataset_state() else {}
@@ -121,9 +103,9 @@ class Resumable(Attributes):
 
         The cost does not grow with the position, except for samplers without a known order and for data
         sets that can only be iterated: as many keys or samples are drawn as were read. Samples that were
-        read before are neither transformed nor collated. A data set with `state_dict` and `load_state_dict`
-        goes on by itself, without workers. The number of workers and the method may be others, and the number
-        of processes of a `DistributedSampler`, too.
+        read before are neither transformed nor collated. Without workers, an indexable data set with
+        `state_dict` and `load_state_dict` gets its state back. The number of workers and the method may be
+        others, and the number of processes of a `DistributedSampler`, too.
 
         Parameters
         ----------
@@ -135,13 +117,9 @@ class Resumable(Attributes):
         TypeError
             If `state` is not such a dict.
         ValueError
-            If it is of another seed, batch size, kind of order or, in the middle of an epoch, number or order
-            of samples.
-
-        Warns
-        -----
-        UserWarning
-            If the sampler gives another order than before, and if the state of the data set is left out.
+            If it is of another seed, batch size or kind of order. In the middle of an epoch also if it is of
+            another number of samples, or of another order of the data set or sampler, as far as the order is
+            known in advance. Other samplers are checked at the next `iter`.
         """
         has_seed = self._options.seed is not None or self._options.generator is not None
         check_state(state, self.batch_size, self.seed if has_seed else None, self._order())
@@ -155,20 +133,21 @@ class Resumable(Attributes):
         except ValueError:
             epochs.tell(before)
             raise
-        if state["seed"] != self.seed:
+        own = self.seed
+        if state["seed"] != own:
             self._close_nodes()
         self._set_seed(state["seed"])
-        self._begin_at(state)
+        try:
+            self._begin_at(state)
+        except ValueError:
+            self._set_seed(own)
+            epochs.tell(before)
+            raise
 
     def _begin_at(self, position: dict[str, Any]) -> None:
         self._epochs.load(position)
-        if position.get("dataset") is None or not self._keeps_dataset_state():
-            return
-        # A data set that can only be iterated begins whole epochs by itself.
-        goes_on = self._options.is_iterable and position["batch"] > 0
-        if goes_on or not self._options.is_iterable:
+        if position.get("dataset") is not None and self._keeps_dataset_state():
             self.dataset.load_state_dict(position["dataset"])
-        self._epochs.next = replace(self._epochs.next, goes_on=goes_on)
 
     def __getstate__(self) -> dict[str, Any]:
         position = {**self._epochs.position(), **self._dataset_state()}

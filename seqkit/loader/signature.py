@@ -32,8 +32,7 @@ def takes(
                 for name in named:
                     if name not in parameters:
                         raise TypeError(f"DataLoader: no argument is called {name!r}")
-                given = arguments(*args, **named)
-            init(self, given)
+                init(self, arguments(*args, **named))
 
         own = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
         wrapper.__signature__ = Signature([own, *parameters.values()])  # type: ignore[attr-defined]

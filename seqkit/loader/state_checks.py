@@ -8,25 +8,29 @@ from typing import Any
 import numpy as np
 
 from ..core.arguments import int_at_least
+from ..core.processes import process_group
 from ..core.randomness import digest
-from ..core.set_epoch import has_method
-from ..core.tracebacks import warn
-from ..core.view import View, is_measured
+from ..core.view import View, is_measured, walk
+from ..samplers.base import Sampler, chain_of
+from ..samplers.distributed import Share
+from ..samplers.splits import SplitSampler
+from ..views.shard import Shard
 
 __all__ = [
     "check_key",
     "check_samples",
     "check_share",
     "check_state",
-    "has_exact_state",
+    "is_shared",
     "key_digest",
+    "process_count",
     "sample_count",
+    "share_of",
 ]
 
-# Later fields are "order", the kind of the order, "samples", the number of samples, "key", a digest of the
-# last key that was read, "share", how processes share the epoch, "dataset", the state of the data set, and
-# "dataset_order", a digest of its order. States without them are believed.
-FIELDS = ("version", "epoch", "batch", "seed", "batch_size", "sampler")
+# "key" is a digest of the last key that was read. Some states also have "share", the number of
+# processes that share the epoch, "dataset", the state of the data set, and "dataset_order", a digest of its order.
+FIELDS = ("version", "epoch", "batch", "seed", "batch_size", "sampler", "order", "samples", "key")
 
 
 def check_state(state: Any, batch_size: int | None, seed: int | None, order: str) -> None:
@@ -42,7 +46,7 @@ def check_state(state: Any, batch_size: int | None, seed: int | None, order: str
             f"DataLoader: the state counts batches of {state['batch_size']}, this loader makes batches of"
             f" {batch_size}"
         )
-    if state.get("order", order) != order:
+    if state["order"] != order:
         raise ValueError(
             f"DataLoader: the state belongs to the order {state['order']!r}, but this loader has the order"
             f" {order!r}. Make the loader with the same shuffle, sampler and last_batch"
@@ -56,7 +60,7 @@ def check_state(state: Any, batch_size: int | None, seed: int | None, order: str
 
 def check_samples(state: Mapping[str, Any], samples: int | None) -> None:
     """Refuse a state in the middle of an epoch of more or fewer samples."""
-    saved = state.get("samples")
+    saved = state["samples"]
     if state["batch"] and None not in (saved, samples) and saved != samples:
         raise ValueError(
             f"DataLoader: the state is in the middle of an epoch over {saved} samples, but the data set has"
@@ -64,29 +68,25 @@ def check_samples(state: Mapping[str, Any], samples: int | None) -> None:
         )
 
 
-def check_share(state: Mapping[str, Any], share: tuple[str, int] | None) -> None:
-    """Refuse a state in the middle of an epoch that was shared in another way."""
+def check_share(state: Mapping[str, Any], share: int | None) -> None:
+    """Refuse a state in the middle of an epoch that another number of processes shared."""
     saved = state.get("share")
-    if not state["batch"] or not saved or share is None or saved[0] != share[0]:
-        return
-    # The slices of processes differ by one index at most.
-    if abs(saved[1] - share[1]) > (share[0] != "processes"):
+    if state["batch"] and None not in (saved, share) and saved != share:
         raise ValueError(
-            f"DataLoader: the state is in the middle of an epoch of {saved[1]} {saved[0]}, but this loader"
-            f" has {share[1]}. Resume with as many processes, or share the epoch by"
+            f"DataLoader: the state is in the middle of an epoch of {saved} processes, but this loader has"
+            f" {share}. Resume with as many processes, or share the epoch by"
             " seqkit.samplers.DistributedSampler or ShardedSampler, which resume with any number"
         )
 
 
 def check_key(key: Any, saved: str | None) -> None:
-    """Warn if a key is not the one with this digest."""
+    """Refuse a key that is not the one with this digest."""
     found = key_digest(key)
     if None not in (saved, found) and saved != found:
-        warn(
+        raise ValueError(
             "DataLoader: the sampler gives other indices than it gave before the state was saved, so samples"
-            " may come twice or be missed. Use the same sampler, and one whose order follows from seed and"
-            " epoch, such as those of seqkit.samplers",
-            UserWarning,
+            " would come twice or be missed. Use the same sampler, and one whose order follows from seed and"
+            " epoch, such as those of seqkit.samplers, or call set_epoch to begin an epoch"
         )
 
 
@@ -122,17 +122,35 @@ def sample_count(dataset: Any) -> int | None:
         return None
 
 
-def has_exact_state(dataset: Any) -> bool:
-    """Return whether a data set has `state_dict` and `load_state_dict`, by the protocol of torchdata.
+def share_of(sampler: Any) -> int | None:
+    """Return the number of processes that share an epoch.
 
-    The state of a shuffled stream of Hugging Face leaves out the samples in its shuffle buffer. A data set
-    that is its own iterator may begin anew at `iter`. Their samples are read again instead, which is exact.
+    It is None if nothing is shared, or if the sampler can resume with another number.
+
+    >>> from seqkit import samplers, shard
+    >>> share_of(shard("abcdef", 0, 2)), share_of(samplers.SplitSampler(10, 3, 0)), share_of([3, 1])
+    (2, 3, None)
     """
-    if hasattr(type(dataset), "__next__"):
-        return False
-    if not (has_method(dataset, "state_dict") and has_method(dataset, "load_state_dict", {})):
-        return False
-    stage = getattr(dataset, "_ex_iterable", None)
-    while stage is not None and type(stage).__name__ != "BufferShuffledExamplesIterable":
-        stage = getattr(stage, "ex_iterable", None)
-    return stage is None
+    chain = chain_of(sampler)
+    if not chain or any(isinstance(one, Share) for one in chain):
+        return None
+    last = chain[-1]
+    if isinstance(last, SplitSampler):
+        return last.num_replicas
+    if isinstance(last, View):
+        return next((node._world_size for node in walk(last) if isinstance(node, Shard)), None)
+    # A sampler of another library, or a list of indices, may be the share of one process.
+    count = process_count()
+    return count if count > 1 and not isinstance(last, Sampler) else None
+
+
+def is_shared(sampler: Any) -> bool:
+    """Return whether the processes of a job may have other keys, but have one state."""
+    is_elastic = any(isinstance(one, Share) for one in chain_of(sampler))
+    return is_elastic or process_count() > 1 or share_of(sampler) is not None
+
+
+def process_count() -> int:
+    """Return the number of processes of PyTorch's process group, 1 if there is none."""
+    group = process_group()
+    return 1 if group is None else int(group.get_world_size())

@@ -10,35 +10,30 @@ import operator
 import random
 import struct
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from ..core.randomness import generators_kept, global_states
+from ..core.randomness import generators_kept
 
 _SEEDS = struct.Struct("<QQI")
 
 
-def seed_globals(
-    *entropy: Any, initial: int | None = None, but: Collection[str] = (), on_devices: bool = True
-) -> None:
+def seed_globals(*entropy: Any, initial: int | None = None, on_devices: bool = True) -> None:
     """Seed the global generators from any values with a `repr`.
 
-    `initial` is what `torch.initial_seed` is to return. `but` names libraries that keep their state. Without
-    `on_devices`, only torch's generator for CPUs is seeded, which takes some microseconds.
+    `initial` is what `torch.initial_seed` is to return. Without `on_devices`, only torch's generator for CPUs
+    is seeded, which takes some microseconds.
     """
     import hashlib  # `numpy.random` has imported it
 
     digest = hashlib.blake2b(repr(entropy).encode(errors="surrogatepass"), digest_size=_SEEDS.size).digest()
     python, torch, numpy = _SEEDS.unpack(digest)
-    if "random" not in but:
-        random.seed(python)
-    if "numpy.random" not in but:
-        np.random.seed(numpy)
-    if "torch" not in but:
-        _seed_torch(torch >> 1, initial, on_devices)
+    random.seed(python)
+    np.random.seed(numpy)
+    _seed_torch(torch >> 1, initial, on_devices)
 
 
 def _seed_torch(seed: int, initial: int | None, on_devices: bool) -> None:
@@ -83,7 +78,6 @@ class Seeding:
         self._count = count
         self._node_seed = node_seed
         self._initial = seed >> 1  # below 2**63, as PyTorch's seeds of workers
-        self.left_alone: set[str] = set()  # libraries that the start hook seeded
         self._is_first = not count()  # the first worker with this number
         self._begun: set[int] = set()
         self.begin(-1)
@@ -91,36 +85,21 @@ class Seeding:
     def begin(self, epoch: int) -> None:
         """Begin an epoch. Epoch -1 is the pipeline as the user passed it."""
         again = 0 if self._is_first and epoch not in self._begun else self._count()
-        seed_globals(self._seed, epoch, again, initial=self._initial, but=self.left_alone)
+        seed_globals(self._seed, epoch, again, initial=self._initial)
         self._begun.add(epoch)
         self.epoch = epoch
 
     def begin_item(self, epoch: int, index: Any) -> None:
-        seed_item(self._node_seed, self._initial, epoch, index, self.left_alone)
+        seed_item(self._node_seed, self._initial, epoch, index)
 
 
-_latest: tuple[Any, int, int, Collection[str]] | None = None  # what `seed_item` was last called with
-
-
-def seed_item(seed: Any, initial: int, epoch: int, index: Any, but: Collection[str] = ()) -> None:
+def seed_item(seed: Any, initial: int, epoch: int, index: Any) -> None:
     """Seed for an item. An index that is no int counts by its attribute `number`, or else by its `repr`."""
-    global _latest
-    _latest = seed, initial, epoch, but
     try:
         number = operator.index(index)
     except TypeError:  # arrays of several numbers have `__index__` too
         number = getattr(index, "number", index)
-    seed_globals("item", seed, epoch, number, initial=initial, but=but, on_devices=False)
-
-
-def seed_item_again(index: Any) -> None:
-    """Seed for another item of the same node and epoch, if this process seeds for items.
-
-    A view that passes over items to get to the wanted one so draws what they drew when they were read.
-    """
-    if _latest is not None:
-        seed, initial, epoch, but = _latest
-        seed_item(seed, initial, epoch, index, but)
+    seed_globals("item", seed, epoch, number, initial=initial, on_devices=False)
 
 
 @contextmanager
@@ -132,10 +111,3 @@ def drawing_alike(seed: int, epoch: int) -> Iterator[None]:
     with generators_kept():
         seed_globals("epoch", seed, epoch, on_devices=False)
         yield
-
-
-def libraries_changed_by(call: Callable[[], Any]) -> set[str]:
-    """Return the libraries for whose global generator a call changes the state."""
-    before = global_states()
-    call()
-    return {name for name, state in global_states().items() if state != before[name]}

@@ -18,7 +18,7 @@ from ..core.display import facts_as_html
 from ..core.errors import brief
 from ..core.indices import Unsized
 from ..core.randomness import as_seed
-from ..core.set_epoch import epoch_of, has_method, takes_epoch
+from ..core.set_epoch import has_method, listeners
 from ..core.source import as_view
 from ..core.view import Ordered, View, is_measured, only_selects
 
@@ -204,14 +204,13 @@ def order_of(sampler: Any, epoch: int) -> View[Any] | None:
         return sampler.at_epoch(epoch) if type(sampler).__iter__ is Sampler.__iter__ else None
     if isinstance(sampler, View):
         return None if isinstance(sampler._n, Unsized) else sampler.at_epoch(epoch)
-    is_sequence = isinstance(sampler, Sequence) and not _iterates_in_its_own_way(sampler)
-    return as_view(sampler, "sampler") if is_sequence or hasattr(type(sampler), "__array__") else None
+    # A subclass of a sequence may shuffle in its own `__iter__`.
+    is_sequence = getattr(type(sampler), "__iter__", None) in _BY_INDEX or hasattr(type(sampler), "__array__")
+    return as_view(sampler, "sampler") if is_sequence else None
 
 
-def _iterates_in_its_own_way(sequence: Sequence[Any]) -> bool:
-    """Return whether a class of the user's has an `__iter__` written in Python, which may shuffle."""
-    iterate: Any = type(sequence).__iter__
-    return iterate is not Sequence.__iter__ and hasattr(iterate, "__code__")
+# These give the items at 0, 1, 2, …
+_BY_INDEX = [kind.__iter__ for kind in (list, tuple, range, str, Sequence)]
 
 
 # An epoch that is never read, and so never resumed.
@@ -238,8 +237,7 @@ def draw(sampler: Any, epoch: int, start: int = 0) -> Iterator[Any]:
     >>> list(draw([4, 2, 7], 0, start=1))
     [2, 7]
     """
-    own = epoch_of(sampler)
-    epoch = epoch if own is None else own
+    epoch = sampler.epoch if isinstance(sampler, Sampler) else epoch
     order = order_of(sampler, epoch) if start else None
     keys = iter(sampler.at_epoch(epoch) if isinstance(sampler, View) else sampler)
     return islice(keys, start, None) if order is None else iter(order[start:])
@@ -251,15 +249,14 @@ def state_of(sampler: Any) -> Any:
 
 
 def chain_of(sampler: Any) -> list[Any]:
-    """Return a sampler and the samplers inside it."""
-    found: list[Any] = []
-    while sampler is not None and len(found) < 16:
-        found.append(sampler)
-        sampler = getattr(sampler, "sampler", None)
+    """Return a sampler and the samplers inside it, up to the first that is not one of seqkit."""
+    found = [] if sampler is None else [sampler]
+    while found and isinstance(found[-1], Sampler) and hasattr(found[-1], "sampler"):
+        found.append(found[-1].sampler)
     return found
 
 
 def pass_epoch(sampler: Any, epoch: int) -> None:
-    """Call ``sampler.set_epoch(epoch)`` if the sampler has that method."""
-    if takes_epoch(sampler):
-        sampler.set_epoch(epoch)
+    """Call ``set_epoch(epoch)`` of a sampler, or of the samplers and data sets that it wraps."""
+    for one in listeners(sampler):
+        one.set_epoch(epoch)

@@ -87,11 +87,6 @@ class Share(Sampler):
         except TypeError:  # the sampler inside has no length
             return " ".join(words)
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where a sampler with the same arguments was when it returned `state`."""
-        # States of earlier versions have no order.
-        super().load_state_dict({"order": None, **state} if isinstance(state, Mapping) else state)
-
     def _restore(self, state: Mapping[str, Any]) -> None:
         read = int_at_least(state["read"], f"{type(self).__name__}: read of a state", 0)
         super()._restore(state)
@@ -104,13 +99,13 @@ class Share(Sampler):
         With another number of processes, the indices that no process has read are dealt out anew.
         """
         self.load_state_dict(state)
-        own, other = self._order_name(), state.get("order")
-        if read and other not in (None, own):
+        own, other = self._order_name(), state["order"]
+        if read and other != own:
             raise ValueError(
                 f"{type(self).__name__}: the state is in the middle of an epoch of {other} indices, got {own}"
                 " indices. Resume it with the same arguments, or call set_epoch to begin an epoch"
             )
-        replicas = state.get("num_replicas", self.num_replicas)
+        replicas = state["num_replicas"]
         if read == 0 or replicas == self.num_replicas:
             return read
         if self.contiguous:

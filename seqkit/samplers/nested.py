@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from ..core.arguments import check_iterable
 from ..core.iteration import is_one_shot
-from ..core.set_epoch import epoch_of, has_method
+from ..core.set_epoch import has_method
 from ..core.view import View
 from .base import Sampler, chain_of, draw, order_of, pass_epoch, state_of
 
@@ -34,9 +34,8 @@ class NestedSampler(Sampler):
 
     @property
     def epoch(self) -> int:
-        """Number of the epoch that the next `iter` reads: that of the inner sampler, if it counts epochs."""
-        own = epoch_of(self.sampler)
-        return self._epoch if own is None else own
+        """Number of the epoch that the next `iter` reads: that of an inner sampler of seqkit."""
+        return self.sampler.epoch if isinstance(self.sampler, Sampler) else self._epoch
 
     def set_epoch(self, epoch: int) -> None:
         """Set the number of the epoch that the next `iter` reads (0 or more), also of the inner sampler."""
@@ -87,7 +86,7 @@ class NestedSampler(Sampler):
     def _check_shares(self, state: Any) -> None:
         """Refuse a state of which a sampler inside shared the epoch with another number of processes."""
         for one in chain_of(self):
-            own = getattr(one, "num_replicas", None)
+            own = getattr(one, "num_replicas", None) if isinstance(one, Sampler) else None
             if own is not None and state.get("num_replicas", own) != own:
                 raise ValueError(
                     f"{type(self).__name__}: a state of {state['num_replicas']} processes resumes with as"

@@ -11,7 +11,6 @@ import pickle
 import resource
 import signal
 import threading
-import warnings
 import weakref
 from collections import Counter, OrderedDict, namedtuple
 from collections.abc import Iterator
@@ -588,12 +587,7 @@ def test_the_length_of_an_iterable_is_what_it_says(batch_size: int | None, drop_
 @pytest.mark.parametrize("claimed", [0, 3, 100])
 def test_an_iterable_that_is_wrong_about_its_length_loses_nothing(way: dict[str, Any], claimed: int) -> None:
     expected = [[0, 1, 2], [3, 4, 5], [6]]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        assert read(stream(7, length=claimed), 3, **way) == expected
-    found = [str(warning.message) for warning in caught]
-    too_small = f"was reported to be {-(-claimed // 3)} (when accessing len(dataloader)), but"
-    assert [too_small in message for message in found] == [True] * (claimed < 7)
+    assert read(stream(7, length=claimed), 3, **way) == expected
 
 
 @every_way
@@ -1443,7 +1437,8 @@ options = {
     "persistent processes": {"persistent_workers": True},
 }[way]
 dataset = Stream() if kind == "stream" else sk.smap(item, range(40))
-loader = sk.DataLoader(dataset, 2, num_workers=2, **options)
+workers = 1 if kind == "stream" else 2
+loader = sk.DataLoader(dataset, 2, num_workers=workers, **options)
 batches = iter(loader)
 if held == "dropped":
     del batches

@@ -77,7 +77,7 @@ DATA: dict[str, Any] = {
 @pytest.mark.parametrize("name", DATA)
 def test_a_data_set_is_told_each_epoch_where_it_is_read(name: str, way: dict[str, Any]) -> None:
     options = dict(way)
-    if name in ("reader", "workers"):
+    if name in ("reader", "workers", "parts"):
         options["iterable_split"] = name
     if name in ("parts", "workers"):
         options.pop("persistent_workers", None)
@@ -155,15 +155,38 @@ def test_a_data_set_is_not_told_the_same_epoch_again() -> None:
         assert dataset.told == 2
 
 
-def test_an_epoch_set_by_hand_is_the_epoch_of_the_loader() -> None:
+class Training(Numbers):
+    """Has other numbers with "epoch" in their names, which its method `set_epoch` reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_epochs, self.told = 90, list[int]()
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        self.told.append(epoch)
+        self.progress = epoch / self.num_epochs
+
+
+def test_the_numbers_of_a_data_set_are_neither_read_nor_changed() -> None:
+    dataset = Training()
+    loader = sk.DataLoader(dataset, 4)
+    assert [plain(loader)[0][0] for _ in range(3)] == [0, 100, 200]
+    assert (dataset.told, dataset.num_epochs, dataset.progress) == ([0, 1, 2], 90, 2 / 90)
+    assert {type(number) for number in (dataset.epoch, dataset.num_epochs)} == {int}
+    dataset.set_epoch(7)
+    assert loader.epoch == 3
+    assert plain(loader)[0][0] == 300
+
+
+def test_set_epoch_of_a_loader_tells_the_data_set_again() -> None:
     dataset = Numbers()
     loader = sk.DataLoader(dataset, 4)
-    for epoch in (0, 1, 5, 6):
-        dataset.set_epoch(epoch)
-        assert loader.epoch == epoch
-        assert plain(loader) == [[100 * epoch + i for i in range(4)]]
+    loader.set_epoch(2)
+    dataset.set_epoch(5)
     loader.set_epoch(2)
     assert plain(loader)[0][0] == 200
+    assert loader.epoch == 3
 
 
 def test_a_streamed_data_set_of_hugging_face_has_another_order_in_every_epoch() -> None:
@@ -173,7 +196,7 @@ def test_a_streamed_data_set_of_hugging_face_has_another_order_in_every_epoch() 
     loader = sk.DataLoader(stream, 12)
     orders = [next(iter(loader))["x"].tolist() for _ in range(3)]
     assert len({str(order) for order in orders}) == 3
-    stream.set_epoch(1)
+    loader.set_epoch(1)
     assert next(iter(loader))["x"].tolist() == orders[1]
 
 
@@ -193,20 +216,37 @@ def orders_of(sampler: Any, *epochs: int) -> list[Any]:
 
 
 @every_way
-def test_a_sampler_of_torch_is_told_each_epoch(way: dict[str, Any]) -> None:
-    with sk.DataLoader(range(8), 4, sampler=of_torch(), **way) as loader:
-        assert [plain(loader)[0] for _ in range(3)] == orders_of(of_torch(), 0, 1, 2)
+@pytest.mark.parametrize("who", ["the user", "the loader"])
+@pytest.mark.parametrize("is_batched", [False, True])
+def test_a_sampler_of_torch_is_told_by_the_user_or_the_loader(
+    way: dict[str, Any], who: str, is_batched: bool
+) -> None:
+    sampler = of_torch()
+    options: Any = {"batch_size": 4, "sampler": sampler}
+    if is_batched:
+        options = {"batch_sampler": data.BatchSampler(sampler, 4, False)}
+    with sk.DataLoader(range(8), **options, **way) as loader:
+        found = []
+        for epoch in (4, 0, 5):
+            (sampler if who == "the user" else loader).set_epoch(epoch)
+            found += plain(loader)
+        assert found == orders_of(of_torch(), 4, 0, 5)
+        assert plain(loader) == orders_of(of_torch(), 5)  # as in PyTorch
 
 
-def test_a_sampler_inside_a_batch_sampler_of_torch_is_told_too() -> None:
-    loader = sk.DataLoader(range(8), batch_sampler=data.BatchSampler(of_torch(), 4, False))
-    assert [plain(loader)[0] for _ in range(2)] == orders_of(of_torch(), 0, 1)
-    loader.set_epoch(6)
-    assert [plain(loader)[0]] == orders_of(of_torch(), 6)
+def test_a_state_tells_its_epoch_to_a_sampler_of_torch() -> None:
+    loader, other = (sk.DataLoader(range(8), 2, sampler=of_torch()) for _ in range(2))
+    loader.set_epoch(3)
+    batches = iter(loader)
+    next(batches)
+    other.load_state_dict(loader.state_dict())
+    assert plain(other) == plain(batches)
 
 
-@pytest.mark.parametrize("build", [of_torch, lambda: RandomSampler(8, num_samples=4, seed=3)])
-def test_set_epoch_of_a_sampler_sets_the_epoch_of_its_loader(build: Any) -> None:
+def test_set_epoch_of_a_sampler_sets_the_epoch_of_its_loader() -> None:
+    def build() -> Any:
+        return RandomSampler(8, num_samples=4, seed=3)
+
     noisy = sk.random_map(lambda i, rng: int(rng.integers(1000)), range(8), seed=0)
     expected = sk.DataLoader(noisy, 4, sampler=build())
     expected.set_epoch(5)
@@ -359,77 +399,6 @@ def test_views_that_keep_something_follow_the_epoch_of_a_data_set(kind: str) -> 
     assert [list(view.at_epoch(epoch)) for epoch in (0, 1, 0)] == [*expected, expected[0]]
 
 
-# -------------------------------------------------------------------- set_epoch by the user
-
-
-class Scaled:
-    """A data set whose items are 100 times its epoch, kept in the attribute `place`."""
-
-    def __init__(self, place: str) -> None:
-        self.place, self.calls = place, 0
-        setattr(self, place, 0)
-
-
-class Public(Scaled):
-    def __init__(self) -> None:
-        super().__init__("epoch")
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch, self.calls = epoch, self.calls + 1
-
-    def __len__(self) -> int:
-        return 4
-
-    def __getitem__(self, i: int) -> int:
-        return int(100 * getattr(self, self.place) + i)
-
-
-class Private(Public):
-    def __init__(self) -> None:
-        Scaled.__init__(self, "_epoch")
-
-    def set_epoch(self, epoch: int) -> None:
-        self._epoch, self.calls = epoch, self.calls + 1
-
-
-def first(loader: Any) -> list[int]:
-    return [int(batch[0]) for batch in loader]
-
-
-@pytest.mark.parametrize("way", [WAYS[0], WAYS[1], WAYS[3]])
-@pytest.mark.parametrize("kind", [Public, Private])
-def test_a_set_epoch_to_the_number_that_was_read_counts(kind: Any, way: Any) -> None:
-    dataset = kind()
-    loader = sk.DataLoader(dataset, 4, **way)
-    assert first(loader) == [0]  # such as a look at one batch
-    for epoch in range(2):
-        dataset.set_epoch(epoch)
-        assert first(loader) == [100 * epoch]
-    assert first(loader) == [200]  # without a call, the loader counts on
-    dataset.set_epoch(2)
-    assert (first(loader), first(loader)) == ([200], [300])
-
-
-@pytest.mark.parametrize("kind", [Public, Private])
-def test_a_set_epoch_of_the_user_is_not_repeated(kind: Any) -> None:
-    dataset = kind()
-    loader = sk.DataLoader(dataset, 4)
-    for epoch in range(10, 13):
-        dataset.set_epoch(epoch)
-        assert first(loader) == [100 * epoch]
-    assert dataset.calls == 3
-
-
-def test_two_loaders_over_one_data_set_follow_the_user() -> None:
-    dataset = Public()
-    train, test = (sk.DataLoader(data.Subset(dataset, part), 2) for part in ([0, 1], [2, 3]))
-    for epoch in range(4):
-        dataset.set_epoch(epoch)
-        assert first(train) == [100 * epoch]
-        if epoch % 2:
-            assert first(test) == [100 * epoch + 2]
-
-
 def test_ranks_read_disjoint_samples_after_one_of_them_has_looked_at_a_batch() -> None:
     samplers = [data.DistributedSampler(range(8), 2, rank) for rank in range(2)]
     loaders = [sk.DataLoader(range(8), 2, sampler=sampler) for sampler in samplers]
@@ -440,14 +409,6 @@ def test_ranks_read_disjoint_samples_after_one_of_them_has_looked_at_a_batch() -
             sampler.set_epoch(epoch)
             seen += [i for batch in loader for i in batch.tolist()]
         assert sorted(seen) == list(range(8))
-
-
-def test_the_epoch_that_an_object_keeps_is_a_number_for_everyone() -> None:
-    dataset = Public()
-    list(sk.DataLoader(dataset, 4))
-    assert (dataset.epoch, repr(dataset.epoch)) == (0, "0")
-    assert type(pickle.loads(pickle.dumps(dataset)).epoch) is int
-    assert type(copy.deepcopy(dataset).epoch) is int
 
 
 class Resampled:

@@ -394,16 +394,3 @@ def test_a_property_of_a_subclass_can_be_set() -> None:
     loader = Loader(range(2), 2)
     loader.shuffle = "yes"
     assert loader.shuffle == "yes"
-
-
-def test_a_subclass_cannot_replace_a_method_of_the_loader_by_chance() -> None:
-    with pytest.raises(TypeError, match="Mine: DataLoader of seqkit has a method _read of its own"):
-
-        class Mine(sk.DataLoader[Any]):
-            def _read(self) -> None: ...  # type: ignore[override]
-
-    class Own(sk.DataLoader[Any]):
-        def _collate_fn(self, samples: Any) -> Any:
-            raise AssertionError
-
-    assert len(list(Own(range(4), 2))) == 2

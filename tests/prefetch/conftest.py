@@ -11,8 +11,6 @@ from zlib import crc32
 
 import pytest
 
-from seqkit.prefetch import seeding
-
 from .kinds import CONTEXTS
 from .traces import (
     adopt_orphans,
@@ -81,12 +79,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
 
 
 _passed = pytest.StashKey[bool]()
-
-
-@pytest.fixture(autouse=True)
-def _this_process_seeds_no_items(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A worker's own code runs here in some tests, after which this process would take itself for a worker.
-    monkeypatch.setattr(seeding, "_latest", None)
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.prefetch.evaluate import Collector, Evaluator
-from seqkit.prefetch.seeding import Seeding, libraries_changed_by, seed_globals
+from seqkit.prefetch.seeding import Seeding, seed_globals
 
 from .kinds import PROCESSES, Kind
 
@@ -99,22 +99,6 @@ def test_an_item_draws_the_same_in_every_worker_of_a_node() -> None:
     assert len({*draws}) == 5
     Seeding(0, count().__next__, node_seed=8).begin_item(0, 3)
     assert drawn() not in draws
-
-
-def test_libraries_whose_state_the_hook_changes_are_left_alone() -> None:
-    seeding = Seeding(1, count().__next__, node_seed=7)
-    seeding.left_alone = libraries_changed_by(lambda: random.seed(5))
-    expected = random.Random(5)
-    numpy = set()
-    for begin in (
-        lambda: seeding.begin_item(0, 1),
-        lambda: seeding.begin_item(0, 2),
-        lambda: seeding.begin(1),
-    ):
-        begin()
-        assert random.random() == expected.random()
-        numpy.add(np.random.rand())
-    assert len(numpy) == 3
 
 
 def test_an_item_begins_before_it_is_computed_also_in_a_job_of_several_and_after_an_error() -> None:

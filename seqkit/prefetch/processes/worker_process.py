@@ -32,7 +32,7 @@ from ...core.worker import flush_streams, leave_worker, set_worker_info
 from .. import stacks
 from ..hooks import call_hook, worker_info
 from ..results import Record
-from ..seeding import Seeding, drawing_alike, libraries_changed_by
+from ..seeding import Seeding, drawing_alike
 from . import linux
 from .forking import native_pools
 from .segment import Segment
@@ -103,7 +103,7 @@ def _work(number: int, setup: WorkerSetup) -> None:
         stacks.answer(fds.segment, spec.layout.error_at(number))
         tell(fds, number, Kind.BEGUN, items=os.getpid())
         if spec.hook is not None:
-            seeding.left_alone = libraries_changed_by(partial(call_hook, spec.hook, number))
+            call_hook(spec.hook, number)
     except BaseException as error:
         report_failure(number, fds, spec.layout.error_at(number), error)
         return
