@@ -43,8 +43,8 @@ def warn_of_one_reader(options: Options) -> None:
     """Warn that one worker reads an iterable data set, and the others have nothing to do."""
     warn(
         f"DataLoader: one of the {options.num_workers} workers reads the iterable data set"
-        f" ({type(options.dataset).__name__}), because iterable_split was not given. Set it to 'workers' if"
-        " the data set chooses its part by get_worker_info(), otherwise to 'none'",
+        f" ({type(options.dataset).__name__}), because iterable_split was not given. Set it to 'none' to keep"
+        " it so, or to 'workers' if the data set divides itself among the workers",
         UserWarning,
     )
 
