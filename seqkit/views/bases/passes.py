@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from ...core.iteration import is_one_shot
@@ -57,10 +56,6 @@ class Passes:
 
     Shallow copies of a view share them, because a one-shot iterator has only one position. Other copies start
     without open passes. With an `epoch`, an iterable that has `set_epoch` is told it before every pass.
-
-    With `pass_over`, a read of item `i` that has to draw items before it returns ``pass_over(read, at, i)``.
-    Item `at` would be drawn next, and ``read(j)`` draws the items up to `j` and returns it. It is only called
-    during the read.
     """
 
     def __init__(
@@ -70,13 +65,11 @@ class Passes:
         n_parallel: int,
         position: int = 0,
         epoch: int | None = None,
-        pass_over: Callable[[Callable[[int], Any], int, int], Any] | None = None,
     ) -> None:
         self.iterable = iterable
         self.cache_size = cache_size
         self.n_parallel = n_parallel
         self.epoch = epoch
-        self._pass_over = pass_over
         self.one_shot = is_one_shot(iterable)
         self.pid = os.getpid()
         self._lock = threading.RLock()
@@ -93,7 +86,6 @@ class Passes:
             self.n_parallel,
             position,
             self.epoch,
-            self._pass_over,
         )
 
     def after_fork(self) -> Passes:
@@ -105,7 +97,7 @@ class Passes:
 
     def at_epoch(self, epoch: int | None) -> Passes:
         """Return new passes over the same iterable, for an epoch."""
-        return Passes(self.iterable, self.cache_size, self.n_parallel, 0, epoch, self._pass_over)
+        return Passes(self.iterable, self.cache_size, self.n_parallel, 0, epoch)
 
     def start(self) -> _Pass:
         """Start a new pass, which the caller must close."""
@@ -128,19 +120,14 @@ class Passes:
         with self._lock:
             if i in self._kept:
                 return self._kept[i]
-            if self._pass_over is not None and not (self._open and self._open[-1].position == i):
-                new = i if self.one_shot else 0  # a one-shot iterator has no new pass
-                at = max((one.position for one in self._open if one.position <= i), default=new)
-                if at < i:
-                    return self._pass_over(partial(self._read, wanted=i), at, i)
-            return self._read(i, i)
+            return self._read(i)
 
-    def _read(self, i: int, wanted: int) -> Any:
-        """Return item `i`, or why there is no item `wanted`, which is not before it. The lock is held."""
+    def _read(self, i: int) -> Any:
+        """Return item `i`, or a `Stopped`. The lock is held."""
         try:
             current = self._nearest(i)
         except Exception as error:
-            return self._failed(wanted, i if self.one_shot else 0, error)
+            return self._failed(i, i if self.one_shot else 0, error)
         item = None
         try:
             while current.position <= i:
@@ -153,7 +140,7 @@ class Passes:
         except BaseException as error:
             at = self._drop(current)
             if isinstance(error, Exception):
-                return self._failed(wanted, at, error)
+                return self._failed(i, at, error)
             raise
         if current.position > self._broken:
             self._broken = -1
