@@ -106,8 +106,8 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         Seconds a batch may take (0 or more). After that it fails with `ItemTimeout`. 0 (the default) is no
         limit. Needs workers.
     worker_init_fn : callable, optional
-        Called in every worker before its first sample, with the worker's number. If its code mentions a name
-        with "seed", worker w of n computes the batches w, w + n, …, as in PyTorch.
+        Called in every worker before its first sample, with the worker's number. The next batch overwrites
+        what it seeds.
     multiprocessing_context : str or context, optional
         How processes start: "fork", "forkserver", "spawn", or a context of `multiprocessing`. Needs workers
         that are processes.
@@ -140,11 +140,11 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
     iterable_split : "none", "parts", "reader" or "workers", optional
         How to read a data set that can only be iterated. "none": one worker does. "parts": each worker reads
         whole parts, the iterables that ``dataset.split(part, dataset.parts)`` returns. "reader": the calling
-        process reads samples, and the workers transform and collate them. "workers": every worker iterates
-        the data set, which chooses its part by `get_worker_info`. The order then depends on the number of
-        workers, and there is no `state_dict`. None (the default) is "parts" if the data set has
-        ``split(part, parts)`` and `parts`, "reader" if it is an iterator and workers are processes, otherwise
-        "none".
+        process reads samples, and the workers, which do not get the data set, transform and collate them.
+        "workers": every worker iterates the data set, which chooses its part by `get_worker_info`. The order
+        then depends on the number of workers, and there is no `state_dict`. None (the default) is "reader" if
+        the data set is an iterator and workers are processes, otherwise "none", with a warning if there are
+        several workers.
 
     Attributes
     ----------
@@ -168,12 +168,12 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
     Batches are the same bit by bit for any number of workers, either method, persistent or not. Only the last
     bits of sums and matrix products may differ between 0 and more process workers, which have one native
     thread each. `len` needs the length of the data set or sampler, and is exact. The `__len__` of a data set
-    that can only be iterated is believed. A warning follows if there are more samples. Modelled on
-    ``torch.utils.data.DataLoader``, with its arguments in their order. It collates to numpy arrays, and
-    tuples to tuples. A data set and a sampler with `set_epoch` are told each epoch, in workers too.
+    that can only be iterated is believed. Modelled on ``torch.utils.data.DataLoader``, with its arguments in
+    their order. It collates to numpy arrays, and tuples to tuples. A data set with `set_epoch` is told each
+    epoch, in workers too. Samplers of other libraries are told by `set_epoch` of the loader.
 
-    There is a warning if there are more workers than CPUs; if an epoch that begins has samples, but no
-    batches; and if ``torch.distributed`` has several processes and each of them would read all samples.
+    There is a warning if there are more workers than CPUs; if an epoch has samples, but no batches; and if
+    ``torch.distributed`` has several processes, and each of them shuffles and reads all samples.
 
     Examples
     --------
@@ -357,7 +357,7 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
     def epoch(self) -> int:
         """Number of the epoch that the next `iter` reads.
 
-        It is also set by `set_epoch` of the sampler, and of a data set that has an attribute `epoch`.
+        It is also set by `set_epoch` of a sampler of seqkit.
         """
         return self._epochs.number
 
