@@ -8,6 +8,7 @@ loaders.
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from inspect import signature
 from itertools import islice
@@ -210,7 +211,7 @@ def order_of(sampler: Any, epoch: int) -> View[Any] | None:
 
 
 # These give the items at 0, 1, 2, …
-_BY_INDEX = [kind.__iter__ for kind in (list, tuple, range, str, Sequence)]
+_BY_INDEX = [kind.__iter__ for kind in (list, tuple, range, str, bytes, array, Sequence)]
 
 
 # An epoch that is never read, and so never resumed.
