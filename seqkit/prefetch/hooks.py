@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -35,13 +34,8 @@ def worker_info(number: int, num_workers: int, seed: int, method: str) -> Worker
     return WorkerInfo(number, num_workers, own, method)
 
 
-def introduced(hook: Callable[..., Any] | None, worker: int, workers: int) -> Callable[[], None]:
-    """Return a start hook for one of several nodes of one worker each: that of worker number `worker`."""
-    return partial(introduce, hook, worker, workers)
-
-
 def introduce(hook: Callable[..., Any] | None, worker: int, workers: int) -> None:
-    """Let the worker know its number among all workers, and call the user's hook with it."""
+    """Let the worker of one of several nodes know its number among all, and call the user's hook with it."""
     info = get_worker_info()
     assert info is not None
     set_worker_info(replace(info, id=worker, num_workers=workers))

@@ -24,7 +24,7 @@ from ..core.randomness import as_seed, node_key
 from ..core.set_epoch import listeners, tell
 from ..core.tracebacks import warn
 from ..core.view import name_of
-from ..prefetch.hooks import introduced
+from ..prefetch.hooks import introduce
 from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.settings import CONTEXTS, Context
 from ..views.bases.order_digest import order_digest, refuse_other_order
@@ -341,7 +341,7 @@ class StreamLoader(LoaderDisplay):
                 1,
                 **{**self._options, "shm_size": shm_size and shm_size // workers},
                 max_buffered=most,
-                start_hook=introduced(self._hook, number, workers),
+                start_hook=partial(introduce, self._hook, number, workers),
                 seed=node_key("workers", self.seed, epoch, number),
             )
             for number in range(workers)
