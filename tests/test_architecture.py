@@ -125,7 +125,7 @@ BUDGETS = {
     "executors": 541,
     "loader": 1957,
     "observe": 3598,
-    "prefetch": 6727,
+    "prefetch": 6687,
     "samplers": 1310,
     "sources": 2376,
     "stores": 1793,
