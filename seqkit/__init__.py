@@ -29,6 +29,7 @@ from .core.lazy_imports import public_names as _public_names
 from .core.source import view
 from .core.view import View
 from .core.worker import WorkerInfo, empty, get_worker_info
+from .prefetch import observers as _observers
 from .stores.add_cache.add_cache import add_cache
 from .stores.materialize.materialize import materialize
 from .stores.pack.pack import load_packed, pack
@@ -239,5 +240,6 @@ for _name in (
 
 View._repr_html_ = _as_html  # type: ignore[attr-defined]
 
+_observers.choose = lambda *node: _import_module(".observe.choose", __name__).settled(*node)
 if _every := _os.environ.get("SEQKIT_PROFILE_EVERY"):
     _import_module(".observe.every", __name__).install(_every)

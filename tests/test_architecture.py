@@ -45,7 +45,7 @@ ROOMS: dict[str, set[str]] = {
     "executors": {"core", "prefetch"},
     "sources": {"core", "views", "prefetch"},
     "stores": {"core", "views", "prefetch", "sources"},
-    "observe": {"core", "views", "prefetch"},
+    "observe": {"core", "views", "prefetch", "stores"},
     "samplers": {"core", "views", "stores"},
     "streams": {"core", "views", "prefetch", "collation"},
     "loader": {"core", "views", "prefetch", "samplers", "collation", "streams"},
@@ -100,7 +100,8 @@ CONCURRENCY = {
     "subprocess",
     "asyncio",
 }
-CONCURRENT_ROOMS = {"prefetch", "executors", "testing"}  # the laws read from several threads at once
+# The laws read from several threads at once, and `auto` tries whether two threads wait for each other.
+CONCURRENT_ROOMS = {"prefetch", "executors", "testing", "observe"}
 LIBRARIES = {
     "PIL",
     "datasets",
@@ -329,6 +330,7 @@ def test_importing_seqkit_imports_little() -> None:
     modules = {name.removeprefix("seqkit.") for name in loaded if name.startswith("seqkit.")}
     cheap = {
         *LAZY_ROOMS,
+        "prefetch.observers",
         "collation.base",
         "collation.default",
         "collation.leaves",

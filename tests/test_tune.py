@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import pytest
 
 import seqkit as sk
 from seqkit.observe import tune
-from seqkit.prefetch.choice import Choice
+from seqkit.observe.tune import Tuning
+
+from .observe.pages import page
 
 NUMBERS = range(200)
 
@@ -24,40 +25,43 @@ def test_the_settings_are_arguments_of_prefetch() -> None:
         assert list(ahead) == list(NUMBERS)
     text = str(found)
     assert text == repr(found)
-    assert text.startswith("tune: smap(decode, <range of 200>)\n")
+    assert text.startswith("tune: smap(decode)\nMeasured here, just now, ")
     assert found.code in text
     assert found.choice.why in text
     assert "items/s" in text
     assert text.count("chosen") == 1
-    assert found._repr_html_().startswith("<pre>tune: smap")
+    html = page(found._repr_html_())
+    assert any("monospace" in value for name, value in html.attributes if name == "style")  # columns align
+    assert "tune: smap(decode)" in html.text
 
 
 def test_a_node_is_measured_without_itself() -> None:
     view = sk.smap(decode, NUMBERS)
-    assert tune(sk.prefetch(view, 7), seconds=0.05).view == repr(view)
-    assert view.tune(0.05).view == repr(view)
+    assert tune(sk.prefetch(view, 7), seconds=0.05).view == "smap(decode)"
+    assert view.tune(0.05).view == "smap(decode)"
 
 
 def test_a_loader_gets_its_own_arguments() -> None:
     loader = sk.DataLoader(sk.smap(decode, NUMBERS), 4, worker_init_fn=lambda number: None)
     found = tune(loader, seconds=0.05)
     assert found.settings["num_workers"] == found.choice.workers
-    assert found.settings.keys() <= {"num_workers", "method", "prefetch_factor"}
-    assert str(found).endswith(f"Pass `{found.code}` to DataLoader.")
-    assert str(found).startswith("tune: DataLoader(")
+    assert found.settings.keys() <= {"num_workers", "method"}
+    assert str(found).endswith(" to DataLoader.")
+    assert str(found).startswith("tune: DataLoader\n")
     with sk.DataLoader(sk.smap(decode, NUMBERS), 4, **found.settings) as tuned:
         assert len(list(tuned)) == 50
 
 
-def test_the_memory_for_batches_is_their_number_for_each_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = sys.modules[tune.__module__]
-    monkeypatch.setattr(module, "choose", lambda *_: Choice("process", 4, 10, ""))
-    assert tune(sk.DataLoader(NUMBERS)).settings == {
-        "num_workers": 4,
-        "method": "process",
-        "prefetch_factor": 2,
-    }
-    assert tune(NUMBERS).settings == {"nworkers": 4, "method": "process", "max_buffered": 10}
+class Rows:
+    def __iter__(self) -> Any:
+        return iter(range(100))
+
+
+def test_one_worker_reads_a_stream() -> None:
+    found: list[Tuning] = [tune(sk.uniter(Rows())), tune(sk.DataLoader(Rows(), 4))]
+    for one in found:
+        assert (one.choice.workers, one.choice.measured) == (1, None)
+        assert "one worker reads a stream" in str(one)
 
 
 @pytest.mark.parametrize("measure", [tune, sk.profile])
@@ -82,8 +86,7 @@ def test_an_empty_view_has_a_default() -> None:
     ("arguments", "message"),
     [
         ({"seconds": 0}, "tune: seconds must be a number of seconds above 0"),
-        ({"cpus": 0}, "tune: cpus"),
-        ({"memory": 0}, "tune: memory"),
+        ({"seconds": -1}, "tune: seconds"),
     ],
 )
 def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:

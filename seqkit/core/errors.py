@@ -108,7 +108,7 @@ class EvaluationError(RuntimeError):
     def _lines(self) -> list[str]:
         lines = [self.message or super().__str__()]
         if len(self.path) > 1:
-            steps = [f"{view._name}[{brief(i)}]" for view, i in self.path if not view._is_observer]
+            steps = [f"{view._name}[{brief(i)}]" for view, i in self.path if view._name]
             if len(steps) > _MOST_STEPS:
                 steps[_MOST_STEPS // 2 : -_MOST_STEPS // 2] = ["…"]
             lines.append("  path: " + " → ".join(steps))

@@ -24,7 +24,6 @@ hook                           must?  promise
                                       None (the default): the items of the sources in their order
 ``_arguments(sources)``        no     the arguments that `repr` shows, given the text of the sources
 ``_functions()``               no     the user's functions, for `explain`
-``_remarks()``                 no     further notes for `explain`, such as the state of workers
 =============================  =====  ====================================================================
 
 Attributes describe a view. ``_length_reads``: finding the length may read items. ``_reads_ahead``: iterating
@@ -32,9 +31,9 @@ works ahead of the consumer. ``_streams``: iterating with the plan `Endless` fin
 than to find the length first. ``_reads_on_demand``: `_get` finds the end too, and the length may be infinite.
 ``_has_parts``: `_parts` reads nothing. ``_selects``: the items are those of the sources, found by arithmetic.
 ``_reads_groups``: an item of a source is a group of items, which a worker keeps while it reads them.
-``_varies``: epochs may differ, because something is random, or an object is told the epoch. ``_is_observer``:
-the view reads its only source and changes nothing, so errors do not name it. Each optional hook must agree
-with its default, and `seqkit.testing.check_view` verifies it.
+``_varies``: epochs may differ, because something is random, or an object is told the epoch. ``_passes_on``:
+each item is an item of a source, as it is. Errors do not name a view whose ``_name`` is empty. Each optional
+hook must agree with its default, and `seqkit.testing.check_view` verifies it.
 """
 
 from __future__ import annotations
@@ -199,7 +198,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     _reads_groups = False
     _reads_on_demand: Any = False  # or a property
     _varies = False
-    _is_observer = False
+    _passes_on = False
     _own_frames = 1  # from `View.__init__` to the first frame that may be the user's
     source: Any = _SourceObject()
     _n: Length = cast(Any, _FoundWhenNeeded())
@@ -288,9 +287,6 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
 
     def _ordered(self, items: bool) -> tuple[Any, ...] | None:
         return None
-
-    def _remarks(self) -> list[str]:
-        return []
 
     def _described(self, sources: list[str]) -> str:
         return f"{self._name}({', '.join(self._arguments(sources))})"

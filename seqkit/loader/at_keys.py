@@ -50,6 +50,8 @@ class Samples(View[Any]):
     are indexed by ints. A list of keys as one key reads in bulk.
     """
 
+    _passes_on = True
+
     def __init__(self, source: View[Any]) -> None:
         super().__init__((source,))
         data = source._data if isinstance(source, Source) else None
@@ -108,7 +110,16 @@ class Samples(View[Any]):
                 fail(self, key, IndexError(f"the sampler gave index {key} for {n} samples"))
 
     def _parts(self, i: Any) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        return ((self._sources[0], i if isinstance(i, list | np.ndarray) else (i,)),)
+        source, is_list = self._sources[0], isinstance(i, list | np.ndarray)
+        if is_list and self._takes_lists:
+            return ((source, (i,)),)
+        keys = i if is_list else (i,)
+        if not self._takes_keys and source._known is not None:
+            found = [(key, self._position(key)) for key in keys]
+            if wrong := [j for _, j in found if isinstance(j, TypeError)]:
+                raise wrong[0]
+            keys = [j if isinstance(j, int) else key for key, j in found]
+        return ((source, keys),)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Samples(sources[0])

@@ -444,6 +444,10 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         """Are the indices of `view` numbers of items? Otherwise they are the keys that a sampler gives."""
         return self._epochs.sampler is None or whole_order(self._epochs.sampler) is not None
 
+    def given_sampler(self) -> Any:
+        """Return the `sampler` or `batch_sampler` that was given, or None (for displays)."""
+        return self._options.given_sampler
+
     def draws_its_order(self) -> bool:
         """Is the order another one in every run of the program, because no seed was given?"""
         given = self._options

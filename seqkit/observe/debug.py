@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 from ..core.arguments import check_callable, optional_int, optional_number
 from ..core.errors import fail
-from ..core.indices import Indices, Plan, as_list
-from ..core.iteration import each_with
+from ..core.indices import as_list
 from ..core.source import as_view
 from ..core.view import Indexable, T, View, name_of, sized
+from .tap import END, Tap
 
 __all__ = ["Debug", "debug"]
 
@@ -22,8 +22,6 @@ def debug(
     func: Callable[[int, T], object],
     max_calls: int | None = None,
     max_rate: float | None = None,
-    *,
-    clock: Callable[[], float] = time.monotonic,
 ) -> View[T]:
     """Return the view of the same items, and call a function for each item that is read.
 
@@ -38,8 +36,6 @@ def debug(
     max_rate : float, optional
         Largest number of calls per second, above 0. Reads within ``1 / max_rate`` seconds of a call are not
         reported. None (the default): no limit.
-    clock : callable
-        Returns the time in seconds. The default is `time.monotonic`.
 
     Returns
     -------
@@ -48,7 +44,7 @@ def debug(
     Raises
     ------
     TypeError
-        If `func` or `clock` is not callable, `sequence` cannot be indexed, or a limit is not a number.
+        If `func` is not callable, `sequence` cannot be indexed, or a limit is not a number.
     ValueError
         If a limit is out of range.
 
@@ -66,25 +62,23 @@ def debug(
     'abc'
     """
     check_callable(func, "debug: func", ("index", "item"))
-    check_callable(clock, "debug: clock")
     max_calls = optional_int(max_calls, "debug: max_calls", least=0)
     max_rate = optional_number(max_rate, "debug: max_rate", "calls per second")
-    return sized(Debug(as_view(sequence, "debug"), func, Limits(max_calls, max_rate, clock)))
+    return sized(Debug(as_view(sequence, "debug"), func, Limits(max_calls, max_rate)))
 
 
 class Limits:
     """Counts calls and decides about further ones. The views of all epochs share it."""
 
-    def __init__(self, max_calls: int | None, max_rate: float | None, clock: Callable[[], float]) -> None:
+    def __init__(self, max_calls: int | None, max_rate: float | None) -> None:
         self.max_calls = max_calls
         self.max_rate = max_rate
-        self._clock = clock
         self._lock = threading.Lock()
         self._calls = 0
         self._last: float | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Limits, (self.max_calls, self.max_rate, self._clock)
+        return Limits, (self.max_calls, self.max_rate)
 
     def allow(self) -> bool:
         """Is a call allowed now? If so, count it."""
@@ -94,7 +88,7 @@ class Limits:
             if self.max_calls is not None and self._calls >= self.max_calls:
                 return False
             if self.max_rate is not None:
-                now = self._clock()
+                now = monotonic()
                 if self._last is not None and now - self._last < 1 / self.max_rate:
                     return False
                 self._last = now
@@ -102,7 +96,7 @@ class Limits:
             return True
 
 
-class Debug(View[Any]):
+class Debug(Tap[Any]):
     """The view that `debug` returns."""
 
     def __init__(self, source: View[Any], func: Callable[[int, Any], object], limits: Limits) -> None:
@@ -110,32 +104,21 @@ class Debug(View[Any]):
         self._func = func
         self._limits = limits
 
-    @property
-    def _streams(self) -> bool:
-        return self._sources[0]._known is None and self._sources[0]._streams
+    def _look(self, i: int, items: int, read: Callable[..., Any], *args: Any) -> Any:
+        found = read(*args)
+        if i >= 0 and found is not END:
+            self._report(i, found)
+        elif i < 0:
+            for j, item in zip(as_list(args[0]), found, strict=True):
+                self._report(j, item)
+        return found
 
-    def _report(self, i: int, item: Any) -> Any:
+    def _report(self, i: int, item: Any) -> None:
         if self._limits.allow():
             try:
                 self._func(i, item)
             except Exception as error:
                 fail(self, i, error, "in func")
-        return item
-
-    def _get(self, i: int) -> Any:
-        return self._report(i, self._sources[0]._get(i))
-
-    def _getmany(self, indices: Indices) -> Sequence[Any]:
-        items = self._sources[0]._getmany(indices)
-        for i, item in zip(as_list(indices), items, strict=True):
-            self._report(i, item)
-        return items
-
-    def _iter(self, plan: Plan) -> Iterator[Any]:
-        return each_with(self, self._report, self._sources[0]._iter(plan), plan)
-
-    def _set(self, i: int, value: Any) -> Iterable[Any]:
-        return self._sources[0]._set(i, value)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Debug(sources[0], self._func, self._limits)

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
+from types import CodeType
 from typing import Any
 
+from ..core.errors import brief
 from ..core.indices import Unsized
 from ..core.source import Source, as_view
 from ..core.tracebacks import place
-from ..core.view import Indexable, View, is_measured
-from .describe import describe, file_of, functions
+from ..core.units import rounded, size
+from ..core.view import Indexable, View, attribute, is_measured, name_of
+from ..core.worker import in_process_worker
+from ..prefetch.node import Prefetch
+from ..stores.add_cache.add_cache import AddCache
+from ..views.starmap import Spread
 from .html import escape, faint, frame, in_a_line, pre
+from .monitor_throughput import MonitorThroughput
+from .remedy import is_loader
 from .tree import Branch, branches, column
 
 __all__ = ["Explanation", "Line", "explain"]
@@ -117,7 +127,7 @@ def explain(sequence: Indexable[Any] | Any) -> Explanation:
 
 def _lines(sequence: Any, indent: str) -> list[Line]:
     """Return the lines of a view, an indexable or a loader. A loader describes itself by `_explained`."""
-    if not hasattr(type(sequence), "_explained"):
+    if not is_loader(sequence):
         return [_line(branch, indent) for branch in branches(as_view(sequence, "explain"), _MOST_SOURCES)]
     text, notes, inner = sequence._explained()
     branch = indent and indent[:-3] + "└─ "
@@ -133,10 +143,11 @@ def _line(branch: Branch, indent: str) -> Line:
     text = f"{branch.label}: {text}" if branch.label else text
     if not branch.is_first:
         return Line(prefix, text, (f"same as [{branch.mark}]",))
-    found = functions(view)
+    found = [(name_of(f), _place_of(f)) for f in view._functions()]
     lambdas = [f"<lambda> at {os.path.basename(where)}" for name, where in found if name == "<lambda>"]
-    about = [f"file {file}" for f in view._functions() if (file := file_of(f))] or describe(view)
-    notes = (*_length(view), *about, *lambdas, *view._remarks())
+    files = [f"file {file}" for f in view._functions() if (file := _file_of(f))]
+    about = files or ([] if view._sources else describe(view))
+    notes = (*_length(view), *about, *lambdas, *_state(view))
     return Line(prefix, text + f" [{branch.mark}]" * (branch.mark > 0), notes, _origin(view, found))
 
 
@@ -153,6 +164,110 @@ def _origin(view: View[Any], found: list[tuple[str, str]]) -> str:
     file, line, where = view._site
     places = [f"{name} at {at}" for name, at in found if at]
     return "; ".join([f"{view._name} made at {place(file, line)} in {where}", *places])
+
+
+def _state(view: View[Any]) -> list[str]:
+    """Return the state of the workers of a node, of a cache, or of a monitor."""
+    if isinstance(view, Prefetch):
+        if view._settings.method == "process" and in_process_worker():
+            return ["in threads: this is a process worker already"]
+        settings = {} if view.choice is None else view.choice.settings
+        chosen = ", ".join(f"{name}={value!r}" for name, value in settings.items())
+        return [*[f"auto: {chosen}"] * bool(chosen), view.engine().state()]
+    if isinstance(view, AddCache):
+        contents = view._contents
+        reads = contents.hits + contents.computed
+        return [
+            f"{len(contents.memory)} items kept",
+            *[f"{contents.hits} hits in {reads} reads"] * bool(reads),
+        ]
+    if isinstance(view, MonitorThroughput):
+        items, seconds = view._meter.total()
+        return [f"{rounded(items / seconds)} items/s"] if items and seconds else []
+    return []
+
+
+# -------------------------------------------------------------------- the data
+
+# Attributes with the names of columns, and with the file or files, of tables, arrays and readers.
+_COLUMNS = ("column_names", "columns", "_names", "_columns")
+_FILES = ("filename", "_path", "_paths", "path")
+_MOST_NAMES = 6
+
+
+def describe(view: View[Any]) -> list[str]:
+    """Return a description of the data of a view without sources. Reads no item and opens no file.
+
+    >>> import numpy as np
+    >>> describe(as_view(np.zeros((8, 3), np.float32), "describe"))
+    ['float32[8, 3]', '96 bytes']
+    """
+    data = attribute(view, "source") if isinstance(view, Source) else view
+    try:
+        found = _shape(data) or _columns(data) or _first(data)
+    except Exception:  # of an object of the user, which may be anything
+        found = []
+    file = _file_of(data)
+    return [*found, f"file {file}"] if file else found
+
+
+def _shape(data: Any) -> list[str]:
+    shape, dtype, nbytes = (attribute(data, name) for name in ("shape", "dtype", "nbytes"))
+    if not isinstance(shape, tuple) or dtype is None:
+        return []
+    text = f"{str(dtype).removeprefix('torch.')}[{', '.join(map(str, shape))}]"
+    return [text, size(nbytes)] if isinstance(nbytes, int) else [text]
+
+
+def _columns(data: Any) -> list[str]:
+    for name in _COLUMNS:
+        names = attribute(data, name)
+        if callable(tolist := attribute(names, "tolist")):  # an index of pandas
+            names = tolist()
+        if isinstance(names, Collection) and not isinstance(names, str | bytes):
+            shown = [*map(str, names)]
+            return ["columns " + ", ".join(shown[:_MOST_NAMES] + ["…"] * (len(shown) > _MOST_NAMES))]
+    return []
+
+
+def _first(data: Any) -> list[str]:
+    """Return the first element of a list or tuple. It is in memory already."""
+    if type(data) not in (list, tuple) or not data:
+        return []
+    first = data[0]
+    if isinstance(first, str | os.PathLike) and os.path.isabs(first):
+        return [f"first: …/{os.path.basename(first)}"]
+    return [f"first: {(_shape(first) or [brief(first)])[0]}"]
+
+
+def _file_of(data: Any) -> str:
+    """Return the name of the file, or of the first of several files, that an object reads; "" if unknown."""
+    opening = attribute(attribute(data, "_open_fn"), "args")  # of a file that is not open yet
+    owners = (data, *(attribute(data, name) for name in ("base", "file", "store_path")))
+    given = [attribute(owner, name) for owner in owners for name in _FILES]
+    if isinstance(opening, tuple) and opening and isinstance(opening[0], list | tuple):
+        given.insert(0, opening[0])
+    for found in given:
+        paths = found if isinstance(found, list | tuple) else [found]
+        if paths and isinstance(paths[0], str | os.PathLike) and str(paths[0]):
+            name = os.path.basename(os.fspath(paths[0]).rstrip("/")) or str(paths[0])
+            return f"{name} and {len(paths) - 1:,} more" if len(paths) > 1 else name
+    return ""
+
+
+def _place_of(function: Callable[..., Any]) -> str:
+    """Return file and line of a function, or "" if it is not written in Python.
+
+    The function of a partial, of `starmap` or of a decorator counts.
+    """
+    inner: Any = function
+    for _ in range(16):
+        name = "func" if isinstance(inner, partial) else "f" if isinstance(inner, Spread) else "__wrapped__"
+        if not callable(attribute(inner, name)):
+            break
+        inner = attribute(inner, name)
+    code = attribute(inner, "__code__")
+    return place(code.co_filename, code.co_firstlineno) if isinstance(code, CodeType) else ""
 
 
 def _width(lines: tuple[Line, ...]) -> int:

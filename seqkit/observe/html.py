@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape as _escape
+from shutil import get_terminal_size
 
 __all__ = [
     "ALARM",
@@ -15,6 +16,7 @@ __all__ = [
     "bar",
     "card",
     "code",
+    "cut",
     "escape",
     "facts",
     "faint",
@@ -22,6 +24,7 @@ __all__ = [
     "in_a_line",
     "pre",
     "row",
+    "scrolling",
     "table",
     "visible",
     "with_code",
@@ -64,6 +67,16 @@ def in_a_line(text: str) -> str:
     'a\\\\nb'
     """
     return visible(text).replace("\n", "\\n")
+
+
+def cut(line: str, width: int = 0) -> str:
+    """Return a line cut at a width. 0 (the default): that of the terminal, or 120 letters if there is none.
+
+    >>> len(cut("a" * 9999)) < 9999, cut("abc")
+    (True, 'abc')
+    """
+    width = width or get_terminal_size((120, 24)).columns
+    return line if len(line) <= width else line[: width - 1] + "…"
 
 
 def frame(*parts: str) -> str:
@@ -114,14 +127,13 @@ def faint(text: str) -> str:
     return f'<span style="opacity:0.65">{text}</span>'
 
 
-def row(cards: Iterable[str], *, wrap: bool = True) -> str:
-    """Return cards side by side, in as many lines as the page needs, or in one line that scrolls.
+def row(cards: Iterable[str]) -> str:
+    """Return cards side by side, in as many lines as the page needs.
 
     >>> row(["<i></i>"]).count("<i></i>")
     1
     """
-    lines = "flex-wrap:wrap" if wrap else "overflow-x:auto"
-    style = f"display:flex;{lines};gap:8px;align-items:stretch;margin:6px 0"
+    style = "display:flex;flex-wrap:wrap;gap:8px;align-items:flex-start;margin:6px 0"
     return f'<div style="{style}">{"".join(cards)}</div>'
 
 
@@ -161,6 +173,15 @@ def table(rows: Iterable[Sequence[str]], head: Sequence[str] = (), right: Iterab
     top = f"<thead>{cells('th', head)}</thead>" if head else ""
     style = "border-collapse:collapse;border:0;margin:2px 0;font-size:inherit;color:inherit"
     return f'<table style="{style};font-variant-numeric:tabular-nums">{top}<tbody>{body}</tbody></table>'
+
+
+def scrolling(text: str) -> str:
+    """Return HTML that scrolls if the page is narrow.
+
+    >>> scrolling("<i></i>").count("overflow-x:auto")
+    1
+    """
+    return f'<div style="overflow-x:auto">{text}</div>'
 
 
 def facts(title: str, rows: Iterable[tuple[str, str]]) -> str:

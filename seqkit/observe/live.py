@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from shutil import get_terminal_size
 from typing import Any, Protocol
 
 from ..core.errors import as_given
@@ -49,27 +48,20 @@ class Display(Protocol):
     def close(self) -> None: ...
 
 
-def display_of(report: Any, who: str, title: str = "") -> Callable[[], Display]:
-    """Return a function that begins a display. `title` names the pipeline."""
+def display_of(report: Any, who: str, title: str = "") -> Display:
+    """Return a display. `title` names the pipeline."""
     if report is None:
-        return partial(_begun, title)
+        shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+        return _Notebook(title) if shell is not None and hasattr(shell, "kernel") else _TextLine(title)
     if is_bar(report) or (isinstance(report, type) and hasattr(report, "update")):
-        return partial(_TqdmBar, report, title)
+        return _Bar(report)
     if hasattr(report, "write"):
-        return partial(_Callback, partial(_write, report))
+        return _Callback(partial(_write, report))
     if callable(report):
-        return partial(_Callback, report)
+        return _Callback(report)
     raise TypeError(
         f"{who} must be a function of a Status, a bar of tqdm or a text file, got {as_given(report)}"
     )
-
-
-def _begun(title: str) -> Display:
-    """Return the display that suits the surroundings."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    if shell is not None and hasattr(shell, "kernel"):
-        return _Notebook(title)
-    return _TextLine(title)
 
 
 def _write(file: Any, status: Status) -> None:
@@ -85,27 +77,22 @@ class _Callback:
         pass
 
 
-class _TqdmBar:
-    """A bar such as that of tqdm, with the figures as its postfix. One that was given stays open."""
+class _Bar:
+    """A bar such as that of tqdm, which stays open, or its class, whose bar is closed at the end."""
 
-    def __init__(self, bar: Any, title: str) -> None:
-        self._make = partial(bar, desc=title or None) if isinstance(bar, type) else None
-        self._bar: Any = None if self._make else bar
-        self._start = 0 if self._make else bar.n
+    def __init__(self, bar: Any) -> None:
+        self._bar, self._is_own = bar, isinstance(bar, type)
+        self._start = 0 if self._is_own else bar.n
 
     def show(self, status: Status) -> None:
-        if self._bar is None and self._make is not None:
-            self._bar = self._make(total=status.total)
+        if isinstance(self._bar, type):
+            self._bar = self._bar(total=status.total)
         if getattr(self._bar, "total", 0) is None:
             self._bar.total = status.total
-        if hasattr(self._bar, "set_postfix"):
-            shown = ("waited", "workers", "queue", "slots", "memory", "replaced")
-            figures = {name: text for name, text in status.figures.items() if name in shown}
-            self._bar.set_postfix(figures, refresh=False)
         self._bar.update(self._start + status.done - self._bar.n)
 
     def close(self) -> None:
-        if self._make is not None and self._bar is not None:
+        if self._is_own and not isinstance(self._bar, type):
             self._bar.close()
 
 
@@ -119,11 +106,12 @@ class _TextLine:
 
     def show(self, status: Status) -> None:
         text = f"{self._title}{status}"
-        if not self._end:  # a line that wraps could not be written over
-            text = text[: get_terminal_size().columns - 1]
-        begin = "" if self._end else "\r"
-        to_stderr(begin + text.ljust(self._width) + self._end)
-        self._width = 0 if self._end else len(text)
+        if self._end:
+            to_stderr(text + self._end)
+        else:
+            text = html.cut(text + " ")[:-1]  # a line that wraps could not be written over
+            to_stderr("\r" + text.ljust(self._width))
+            self._width = len(text)
 
     def close(self) -> None:
         if not self._end:
@@ -155,4 +143,4 @@ def as_html(status: Status, title: str = "") -> str:
     """
     share = status.done / status.total if status.total else 0.0
     texts = [f"{html.bar(share)} {html.escape(status.position)}", *map(html.escape, status.figures.values())]
-    return html.frame(html.table([texts], [title or "items", *status.figures]))
+    return html.frame(html.scrolling(html.table([texts], [title or "items", *status.figures])))

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from ..prefetch.choice import Choice
-from ..prefetch.figures import Measured, Speed
+from ..prefetch.statistics import Statistics
+from .choice import Choice
 
-__all__ = ["SHORT_S", "Measurement", "NodeFigures", "Stage"]
-
-# Other workers are not tried if everything takes less than this.
-SHORT_S = 0.2
+__all__ = ["Measurement", "NodeFigures", "Stage"]
 
 
 @dataclass(frozen=True)
@@ -29,16 +26,14 @@ class Stage:
         Its line in the drawing of the expression.
     node : int
         Number of the node that has workers to read it, or -1 if the consumer reads it.
-    first_s, median_s, p95_s, longest_s : float
+    first_s, median_s, p95_s : float
         Time of the first item, and of items in general.
     nbytes : int
         Size of an item in bytes, about.
     kind : str
         The type of its items, with dtypes and shapes.
-    indices : int
-        Number of different indices among `timed` items.
     timed : int
-        Number of items that were timed one by one.
+        Number of reads that were timed.
     waits : bool
         Whether its time is waiting for the workers of a node.
     """
@@ -53,17 +48,10 @@ class Stage:
     first_s: float = 0.0
     median_s: float = 0.0
     p95_s: float = 0.0
-    longest_s: float = 0.0
     nbytes: int = 0
     kind: str = ""
-    indices: int = 0
     timed: int = 0
     waits: bool = False
-
-    @property
-    def each_s(self) -> float:
-        """Seconds per item."""
-        return self.seconds / max(self.items, 1)
 
 
 @dataclass(frozen=True)
@@ -72,48 +60,22 @@ class NodeFigures:
 
     Attributes
     ----------
-    view : str
-    method : str
+    view, method : str
     workers : int
-    chunk_size, max_buffered, shm_size : int or None
-        The arguments of `prefetch`; None is automatic.
-    in_order : bool
-    chunk : int
-        Items per job at the end.
+    shm_size : int or None
+        The argument of `prefetch`.
     start_s : float
         Seconds until the first item.
-    items, jobs, copies, misses, restarts, slots, slot_bytes, leased : int
-        See `Statistics`.
-    waited_s, worked_s : float
-        Seconds that the consumer waited, and that all workers worked.
-    cpu_s, queued_s : float
-        Seconds that all workers computed, and waited for a CPU, because others used it. 0 if unknown.
-    pickled : int
-        Bytes that were pickled for the workers.
+    figures : Statistics
+        What was counted, without the start.
     """
 
     view: str
     method: str
     workers: int
-    chunk_size: int | None = None
-    max_buffered: int | None = None
     shm_size: int | None = None
-    in_order: bool = True
-    chunk: int = 1
     start_s: float = 0.0
-    items: int = 0
-    jobs: int = 0
-    copies: int = 0
-    misses: int = 0
-    restarts: int = 0
-    slots: int = 0
-    slot_bytes: int = 0
-    leased: int = 0
-    waited_s: float = 0.0
-    worked_s: float = 0.0
-    cpu_s: float = 0.0
-    queued_s: float = 0.0
-    pickled: int = 0
+    figures: Statistics = field(default_factory=Statistics)
 
 
 @dataclass(frozen=True)
@@ -128,25 +90,19 @@ class Measurement:
         Seconds for the items that count: without the start of the workers.
     counted : int
         Number of these items.
-    step_s : float
-        Seconds of the consumer's own work for them.
+    step_s : float or None
+        Seconds of the consumer's own work for them. None if it has none.
     stages : tuple of Stage
         The outermost view first. A view that is used twice occurs once.
     nodes : tuple of NodeFigures
         The nodes of this process, the outermost first.
-    cpus : int
-        Number of CPUs that workers may use.
     choice : Choice or None
-        The workers that would suit the whole expression, with the figures of those that were tried. None if
-        others were not tried.
-    caches : tuple of str
-        Caches above a view that has other items in each epoch.
-    queued_s : float
-        Seconds that the consumer's thread waited for a CPU, because others used it. 0 if unknown.
-    cpu_s : float
-        Seconds that the consumer's thread computed. 0 if unknown.
+        The workers that would suit the node that limits the rate, as `tune` chooses them. None if others were
+        not tried.
     subject : str
         The kind of the pipeline: "view", "prefetch" if it has a node, or the class of a loader.
+    reads_stream : bool
+        Whether the views that limit the rate read an iterable, which one worker reads.
     """
 
     items: int
@@ -154,36 +110,11 @@ class Measurement:
     failed: int = 0
     elapsed_s: float = 0.0
     counted: int = 0
-    step_s: float = 0.0
+    step_s: float | None = None
     nodes: tuple[NodeFigures, ...] = ()
-    cpus: int = 1
     choice: Choice | None = None
-    caches: tuple[str, ...] = ()
-    queued_s: float = 0.0
-    cpu_s: float = 0.0
     subject: str = "view"
-
-    @property
-    def speeds(self) -> tuple[Speed, ...]:
-        """How many items per second no workers and others compute, if that was measured."""
-        return () if self._measured is None else self._measured.compared
-
-    @property
-    def sleeps(self) -> float:
-        """The share of sleep in the time that an item would take on an idle machine. 0 if unknown."""
-        return 0.0 if self._measured is None else self._measured.cost.sleep_share
-
-    @property
-    def lock_share(self) -> float | None:
-        """The share of their time that two threads wait for the interpreter lock. None if not measured.
-
-        It is a half if the items hold the lock.
-        """
-        return None if self._measured is None else self._measured.lock_share
-
-    @property
-    def _measured(self) -> Measured | None:
-        return None if self.choice is None else self.choice.measured
+    reads_stream: bool = False
 
     @property
     def seconds(self) -> float:
@@ -203,7 +134,7 @@ class Measurement:
     @property
     def waited_s(self) -> float:
         """Seconds that the consumer waited for items: for workers, or for its own thread."""
-        return max(0.0, self.elapsed_s - self.step_s)
+        return max(0.0, self.elapsed_s - (self.step_s or 0.0))
 
     @property
     def waited_share(self) -> float:
@@ -213,15 +144,19 @@ class Measurement:
     @property
     def transport_s(self) -> float:
         """Seconds of workers for encoding and sending: the time that they worked, without their stages."""
-        if not self.nodes:
-            return 0.0
-        inline = [speed.items_per_s for speed in self.speeds if speed.method == "inline"]
-        if inline:  # more accurate for quick items
-            return max(0.0, self.nodes[0].worked_s - self.nodes[0].items / inline[0])
-        inside = sum(stage.seconds for stage in self.stages if stage.node == 0)
-        return max(0.0, self.nodes[0].worked_s - inside)
+        worked_s = self.nodes[0].figures.worked_ns / 1e9 if self.nodes else 0.0
+        return max(0.0, worked_s - sum(stage.seconds for stage in self.computed_by(0)))
 
-    def share_of(self, stage: Stage) -> float:
-        """Return the share of a stage in the time of all stages of its workers, or of the consumer."""
-        peers = [other.seconds for other in self.stages if other.node == stage.node and not other.waits]
-        return stage.seconds / max(sum(peers), 1e-12)
+    def computed_by(self, node: int) -> list[Stage]:
+        """Return the stages that the workers of a node compute, or those of the consumer for -1."""
+        return [stage for stage in self.stages if stage.node == node and not stage.waits]
+
+    @property
+    def limiting(self) -> int:
+        """The number of the node whose workers limit the rate: the lowest that others wait for, or -1."""
+        number = 0 if self.nodes else -1
+        for below, stage in enumerate(stage for stage in self.stages if stage.waits):
+            peers = [peer for peer in self.stages if peer.node == stage.node]
+            if stage.node == number and stage.seconds > 0.5 * sum(peer.seconds for peer in peers):
+                number = below
+        return number

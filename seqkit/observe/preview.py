@@ -7,25 +7,22 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from ..core.arguments import as_bool, check_callable, int_at_least, optional_number, positive_int
-from ..core.display import LoaderDisplay
+from ..core.arguments import as_bool, int_at_least, optional_number, positive_int
 from ..core.errors import EvaluationError, brief, summary
 from ..core.indices import Unsized
-from ..core.iteration import is_one_shot
 from ..core.tracebacks import hiding_frames
 from ..core.units import plural, seconds, size
 from ..core.view import View, is_measured
 from .cards import chain, label, path_of, stage_row, step_card
-from .html import escape, faint, frame, pre, row, visible
-from .steps import Step, Steps, draws_given_keys, failed_step, indices_known, viewed
+from .html import cut, escape, faint, frame, pre, row, visible
+from .remedy import is_loader, refuse_one_shots, viewed
+from .steps import Step, Steps, failed_step
 from .structure import structure
 from .summary import summarise
 from .tree import text_of
 from .ways import without_nodes
 
 __all__ = ["Preview", "preview"]
-
-_MOST_LETTERS = 1000  # of an item, in a terminal
 
 
 @dataclass(frozen=True)
@@ -40,8 +37,6 @@ class Preview:
         For each epoch its number and its items. The number is -1 for the view as it is.
     seconds : float
         Time that it took.
-    nbytes : int
-        Size of the items.
     is_cut : bool
         Whether the budget ended before the last item.
     stages : bool
@@ -51,7 +46,6 @@ class Preview:
     view: str
     rows: tuple[tuple[int, tuple[Step, ...]], ...]
     seconds: float
-    nbytes: int
     is_cut: bool
     stages: bool
 
@@ -59,6 +53,11 @@ class Preview:
     def items(self) -> list[Step]:
         """The items of all epochs, in order."""
         return [step for _, steps in self.rows for step in steps]
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the items."""
+        return sum(step.value.nbytes for step in self.items if step.value is not None)
 
     @property
     def structure(self) -> str:
@@ -86,7 +85,7 @@ class Preview:
                 if len(shown) > 1:
                     width = max(len(label(each)) for each in shown)
                     lines += [f"  {label(each):<{width}}  {_line(each, step)}" for each in shown] + [""]
-        return visible("\n".join(lines).rstrip())
+        return visible("\n".join(map(cut, lines)).rstrip())
 
     def __repr__(self) -> str:
         return str(self)
@@ -111,7 +110,6 @@ def preview(
     epochs: Iterable[int] | None = None,
     max_seconds: float | None = 10.0,
     max_bytes: int = 1 << 28,
-    clock: Callable[[], float] = perf_counter,
 ) -> Preview:
     """Show the first items of a view or loader as cards: images, curves, texts, tables and errors.
 
@@ -129,8 +127,6 @@ def preview(
         Time in seconds. After it no further item is begun. None is no limit.
     max_bytes : int
         Size of the items in bytes. After it no further item is begun.
-    clock : callable
-        Returns seconds.
 
     Returns
     -------
@@ -148,8 +144,8 @@ def preview(
     -----
     Computes the items in this thread, without workers. At least one item is computed. An item that fails is
     a card with its error. Items that a cache holds are taken from it, unless with `stages`. Nothing is added
-    to a cache. Of a StreamLoader, a copy opens the streams of the first epoch. A DataLoader whose order is
-    known only when a given sampler is read is refused.
+    to a cache. Of a loader whose batches cannot be read by index, a copy reads the first ones. A loader whose
+    order is known only when a given sampler is read is refused.
 
     Examples
     --------
@@ -167,43 +163,56 @@ def preview(
     stages = as_bool(stages, "preview: stages")
     max_seconds = optional_number(max_seconds, "preview: max_seconds", "seconds")
     max_bytes = positive_int(max_bytes, "preview: max_bytes")
-    check_callable(clock, "preview: clock")
     if not isinstance(epochs, Iterable | None):
         raise TypeError(f"preview: epochs must be numbers of epochs, such as (0, 1), got {epochs!r}")
-    chosen = None if epochs is None else [int_at_least(e, "preview: epochs", 0) for e in epochs]
-    budget = _Budget(clock, max_seconds, max_bytes)
-    if isinstance(sequence, LoaderDisplay) and not (indices_known(sequence) or draws_given_keys(sequence)):
-        return _of_copy(sequence, n, chosen, budget)
-    view = viewed(sequence, "preview")
-    steps = Steps(clock, most=int(stages), uses_caches=not stages)
+    chosen = [-1] if epochs is None else [int_at_least(e, "preview: epochs", 0) for e in epochs]
+    refuse_one_shots(sequence, "preview", "a preview would use it up")
+    begun, nbytes, is_cut = perf_counter(), 0, False
+    text, read = _reader(sequence, n, stages, epochs is not None)
+    rows = []
     with hiding_frames():
-        rows = [(-1, view)] if chosen is None else [(epoch, view.at_epoch(epoch)) for epoch in chosen]
-        found = tuple((epoch, tuple(budget.within(_items(each, n, steps)))) for epoch, each in rows)
-    return Preview(text_of(view), found, budget.spent(), budget.nbytes, budget.is_cut, stages)
+        for epoch in chosen:
+            found: list[Step] = []
+            for step in read(epoch):
+                found.append(step)
+                nbytes += 0 if step.value is None else step.value.nbytes
+                is_late = max_seconds is not None and perf_counter() - begun >= max_seconds
+                if (is_late or nbytes >= max_bytes) and len(found) < n:
+                    is_cut = True
+                    break
+            rows.append((epoch, tuple(found)))
+    return Preview(text, tuple(rows), perf_counter() - begun, is_cut, stages)
 
 
-def _of_copy(loader: Any, n: int, epochs: list[int] | None, budget: _Budget) -> Preview:
-    """Show the first batches of a loader, which a copy of it reads without workers."""
-    name = type(loader).__name__
-    for source in ("_streams", "dataset"):
-        if is_one_shot(getattr(loader, source, None)):
-            what = "the streams are" if source == "_streams" else "the data set is"
-            raise ValueError(
-                f"preview: {what} an iterator that cannot begin again, so a preview would use them up."
-                " Pass an object that can be iterated again"
-            )
-    if epochs and getattr(loader, "last_batch", None) == "rollover":
+def _reader(sequence: Any, n: int, stages: bool, epochs: bool) -> tuple[str, Callable[[int], Iterator[Step]]]:
+    """Return the text of a view or a loader, and a function that reads its first items in an epoch, or -1."""
+    if not (is_loader(sequence) and _is_read_by_a_copy(sequence)):
+        view, steps = (
+            viewed(sequence, "preview"),
+            Steps(perf_counter, most=int(stages), uses_caches=not stages),
+        )
+        return text_of(view), lambda epoch: _items(view if epoch < 0 else view.at_epoch(epoch), n, steps)
+    name = type(sequence).__name__
+    if epochs and getattr(sequence, "last_batch", None) == "rollover":
         raise ValueError(
             "preview: epochs cannot be shown with last_batch='rollover', because an epoch begins with the"
             " samples that the epoch before has left. Leave epochs out"
         )
-    rows = []
-    with hiding_frames(), loader.with_workers(0) as copy:
-        for epoch in [-1] if epochs is None else epochs:
+
+    def read(epoch: int) -> Iterator[Step]:
+        with sequence.with_workers(0) as copy:
             if epoch >= 0:
                 copy.set_epoch(epoch)
-            rows.append((epoch, tuple(budget.within(_read(lambda: iter(copy), name, name, n)))))
-    return Preview(name, tuple(rows), budget.spent(), budget.nbytes, budget.is_cut, False)
+            yield from _read(lambda: iter(copy), name, name, n)
+
+    return name, read
+
+
+def _is_read_by_a_copy(loader: Any) -> bool:
+    """Are the batches of a loader found by iteration only, without a sampler that was given?"""
+    if not hasattr(type(loader), "view"):
+        return True
+    return not loader.knows_its_order() and loader.given_sampler() is None
 
 
 def _items(view: View[Any], n: int, steps: Steps) -> Iterator[Step]:
@@ -249,38 +258,8 @@ def _failed(error: Exception, text: str, name: str, i: int) -> Step:
     return inner if inner.view == text else Step(text, name, i, parts=(inner,))
 
 
-class _Budget:
-    """Counts the time and the bytes of the items of one display."""
-
-    def __init__(self, clock: Callable[[], float], max_seconds: float | None, max_bytes: int) -> None:
-        self._clock, self._max_seconds, self._max_bytes = clock, max_seconds, max_bytes
-        self._begun = clock()
-        self.nbytes = 0
-        self.is_cut = False
-
-    def spent(self) -> float:
-        return self._clock() - self._begun
-
-    def within(self, steps: Iterator[Step]) -> Iterator[Step]:
-        """Yield steps as long as the budget lasts. The first one is always within it."""
-        is_first = self.nbytes == 0
-        while is_first or not self._is_used_up():
-            step = next(steps, None)
-            if step is None:
-                return
-            is_first = False
-            self.nbytes += step.value.nbytes if step.value is not None else 0
-            yield step
-        self.is_cut = True
-
-    def _is_used_up(self) -> bool:
-        late = self._max_seconds is not None and self.spent() >= self._max_seconds
-        return late or self.nbytes >= self._max_bytes
-
-
 def _line(step: Step, item: Step) -> str:
     if step.value is not None:
-        text = step.value.line()
-        return text if len(text) <= _MOST_LETTERS else text[: _MOST_LETTERS - 1] + "…"
+        return step.value.line()
     path = item.failed()
     return f"✗ {path[-1].error}  ({path_of(path)})" if path else "not computed"

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from ..core.view import View
+from ..core.view import View, walk
 from ..prefetch.node import Prefetch
 from ..prefetch.resources import resident_bytes
-from ..prefetch.statistics import Statistics
 from .live import Display, display_of
 from .status import Status
-from .tree import outline
 
 __all__ = ["INTERVAL_S", "ProgressMeter", "meter_of"]
 
 INTERVAL_S = 0.5
 # The weight of the latest interval in the rate.
 LATEST = 0.3
-# Sums over all nodes.
-SUMS = ("worked_ns", "restarts", "slots", "leased", "ready", "in_work")
 
 
 def meter_of(progress: Any, what: str, sequence: Any) -> ProgressMeter:
     """Return a meter for the argument `progress` of a function that takes long."""
     display = display_of(None if progress is True else progress, f"{what}: progress", what)
-    return ProgressMeter(sequence, display(), INTERVAL_S, monotonic)
+    return ProgressMeter(sequence, display, INTERVAL_S)
 
 
 class ProgressMeter:
@@ -41,12 +36,14 @@ class ProgressMeter:
     waited_s : float
         How long the consumer has waited since the last `show`.
     due_s : float
-        When the next status is due.
+        When the next status is due, in seconds of `clock`.
     status : Status or None
         The latest status.
     """
 
-    def __init__(self, sequence: Any, display: Display, every_s: float, clock: Callable[[], float]) -> None:
+    clock = staticmethod(monotonic)
+
+    def __init__(self, sequence: Any, display: Display, every_s: float) -> None:
         self.done = 0
         self.total: int | None = None
         self.has_consumer = False
@@ -55,18 +52,17 @@ class ProgressMeter:
         self._sequence = sequence
         self._display = display
         self._every_s = every_s
-        self._clock = clock
-        self._rate, self._shown = 0.0, 0
-        self._begun = self._since = clock()
+        self._rate, self._shown, self._worked_ns = 0.0, 0, 0
+        self._begun = self._since = self.clock()
         self.due_s = self._begun + every_s
-        self._before = Statistics()
+        self._of_nodes: dict[str, Any] = {}  # the latest figures, which stay when the workers have ended
 
     def report(self, done: int, total: int | None) -> None:
         """Record how many items are done. The first call says how many were done before."""
         if self.total is None and not self.done:
             self.begin_at(done)
         self.done, self.total = done, total
-        now = self._clock()
+        now = self.clock()
         if now >= self.due_s:
             self.show(now)
 
@@ -80,44 +76,36 @@ class ProgressMeter:
         lately = (self.done - self._shown) / taken_s
         self._rate = lately if not self._rate else LATEST * lately + (1 - LATEST) * self._rate
         left = None if self.total is None or not self._rate else (self.total - self.done) / self._rate
-        nodes = _running(self._sequence)
-        sums = _sums(nodes)
-        workers = sum(node.workers() for node in nodes)
-        worked_s = max(0, sums.worked_ns - self._before.worked_ns) / 1e9
+        waited = min(1.0, self.waited_s / taken_s) if self.has_consumer else None
+        if nodes := _running(self._sequence):
+            self._look_at(nodes, taken_s)
+        seconds = now - self._begun
         self.status = Status(
-            self.done,
-            self.total,
-            now - self._begun,
-            self._rate,
-            left,
-            min(1.0, self.waited_s / taken_s) if self.has_consumer else None,
-            workers,
-            sums.restarts,
-            min(1.0, worked_s / taken_s / max(workers, 1)),
-            sums.ready,
-            sums.in_work,
-            sums.slots,
-            sums.leased,
-            resident_bytes(),
+            self.done, self.total, seconds, self._rate, left, waited, resident_bytes(), **self._of_nodes
         )
         self._display.show(self.status)
-        self._since, self._shown, self._before = now, self.done, sums
+        self._since, self._shown = now, self.done
         self.due_s, self.waited_s = now + self._every_s, 0.0
+
+    def _look_at(self, nodes: list[Prefetch[Any]], taken_s: float) -> None:
+        """Add up the figures of the nodes that run."""
+        figures, workers = [node.statistics() for node in nodes], sum(node.workers() for node in nodes)
+        worked_ns = sum(each.worked_ns for each in figures)
+        busy = min(1.0, max(0, worked_ns - self._worked_ns) / 1e9 / taken_s / max(workers, 1))
+        self._worked_ns = worked_ns
+        sums = ("restarts", "ready", "in_work", "slots", "leased")
+        self._of_nodes = {name: sum(getattr(each, name) for each in figures) for name in sums}
+        self._of_nodes |= {"workers": workers, "busy": busy}
 
     def close(self) -> None:
         """Show the items that were not shown yet, and end the display."""
         if self.status is None or self.done > self._shown:
-            self.show(self._clock())
+            self.show(self.clock())
         self._display.close()
 
 
 def _running(sequence: Any) -> list[Prefetch[Any]]:
     """Return the nodes of a view or loader that run."""
     views = sequence.nodes() if hasattr(sequence, "nodes") else [sequence]
-    nodes = [view for top in views if isinstance(top, View) for _, view in outline(top)]
-    return [node for node in nodes if isinstance(node, Prefetch) and node.is_running()]
-
-
-def _sums(nodes: list[Prefetch[Any]]) -> Statistics:
-    figures = [node.statistics() for node in nodes]
-    return Statistics(**{name: sum(getattr(each, name) for each in figures) for name in SUMS})
+    nodes = {id(node): node for top in views if isinstance(top, View) for node in walk(top)}
+    return [node for node in nodes.values() if isinstance(node, Prefetch) and node.is_running()]

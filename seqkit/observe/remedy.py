@@ -1,76 +1,80 @@
-"""The arguments of a remedy, in the words of the object that was measured: a view, a node or a loader."""
+"""The words of advice: arguments as users type them, and loaders that cannot be read by index or twice."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ..core.iteration import is_one_shot
-from ..core.view import View, walk
-from ..views.uniter import Uniter
+from ..core.source import as_view
+from ..core.view import View, attribute, walk
 
-__all__ = ["in_words_of", "refuse_one_shots", "refuse_streams", "spelled", "told"]
+__all__ = ["in_words_of", "is_loader", "one_shot_of", "refuse_one_shots", "told", "viewed"]
 
 # Arguments of `prefetch` that loaders call otherwise.
-_OF_LOADERS = {"nworkers": "num_workers", "max_buffered": "prefetch_factor"}
+_OF_LOADERS = {"nworkers": "num_workers"}
+# Attributes of loaders with the objects that they read.
+_READ = ("dataset", "sampler", "batch_sampler", "_streams")
 
 
-def refuse_streams(loader: Any, who: str) -> None:
-    """Raise TypeError for a loader whose items are no view."""
-    if hasattr(loader, "with_workers") and not hasattr(loader, "view"):
-        raise TypeError(
-            f"{who}: {type(loader).__name__} reads streams, which are no sequence. Read it with watch."
-            " If the consumer waits and workers are busy, pass more of them as `num_workers=`, or"
-            " `method='thread'` for streams that sleep"
-        )
+def is_loader(sequence: Any) -> bool:
+    """Is an object a loader, which describes itself to `explain`?"""
+    return hasattr(type(sequence), "_explained")
 
 
-def in_words_of(subject: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments of `prefetch` as those of the object that was measured.
+def one_shot_of(sequence: Any) -> Any:
+    """Return the iterator that a view or a loader reads and that cannot begin again, or None.
 
-    >>> in_words_of("DataLoader", {"nworkers": 4, "method": "thread", "max_buffered": 8})
-    {'num_workers': 4, 'method': 'thread', 'prefetch_factor': 2}
+    >>> from seqkit import uniter
+    >>> letters = iter("ab")
+    >>> one_shot_of(uniter(letters, 2)) is letters, one_shot_of(uniter("ab", 2))
+    (True, None)
     """
-    if subject in ("view", "prefetch"):
-        return settings
-    found = {_OF_LOADERS.get(name, name): value for name, value in settings.items()}
-    if "prefetch_factor" in found:  # counts for each worker
-        found["prefetch_factor"] = max(1, found["prefetch_factor"] // max(settings.get("nworkers", 1), 1))
-    return found
+    if isinstance(sequence, View):
+        found = [attribute(node, "source") for node in walk(sequence) if not node._sources]
+    else:
+        given = [getattr(sequence, name, None) for name in _READ]
+        found = [one_shot_of(one) if isinstance(one, View) else one for one in given]
+    return next((one for one in found if is_one_shot(one)), None)
 
 
 def refuse_one_shots(sequence: Any, who: str, why: str = "it cannot be read twice") -> None:
-    """Raise ValueError if a view or a loader reads an iterator that cannot begin again.
+    """Raise ValueError if a view or a loader reads an iterator that cannot begin again."""
+    if (found := one_shot_of(sequence)) is not None:
+        raise ValueError(
+            f"{who}: {found!r} is an iterator that cannot begin again, so {why}. Pass an"
+            " object that can be iterated again, or a function that returns an iterator to uniter"
+        )
 
-    >>> from seqkit import uniter
-    >>> refuse_one_shots(uniter(iter("ab"), 2), "profile")
-    Traceback (most recent call last):
-    ValueError: profile: <str_...iterator object at ...> is an iterator that cannot begin again, so ...
+
+def viewed(sequence: Any, who: str) -> View[Any]:
+    """Return a sequence as a view, or the view of a loader. Refuse what cannot be read by index."""
+    if not is_loader(sequence):
+        return as_view(sequence, who)
+    kind = type(sequence).__name__
+    if not hasattr(type(sequence), "view"):
+        raise TypeError(
+            f"{who}: {kind} reads streams, which are no sequence. Read it with watch. If the consumer waits"
+            " and workers are busy, pass more of them as `num_workers=`"
+        )
+    if not sequence.knows_its_order():
+        raise TypeError(
+            f"{who}: the batches of this {kind} cannot be read by index, because its order is known only when"
+            f" its sampler or data set is read, and a {who} would use up an order. Pass loader.dataset to"
+            f" {who}, or use next(iter(loader)), which displays itself."
+        )
+    view: View[Any] = sequence.view
+    return view
+
+
+def in_words_of(subject: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments of `prefetch` as those of the object that was measured: a view, a node or a loader.
+
+    >>> in_words_of("DataLoader", {"nworkers": 4, "method": "thread"})
+    {'num_workers': 4, 'method': 'thread'}
     """
-    if isinstance(sequence, View):
-        sources = [node._wrapped() for node in walk(sequence) if isinstance(node, Uniter)]
-    else:
-        names = ("dataset", "sampler", "batch_sampler", "_streams", "view")
-        sources = [getattr(sequence, name, None) for name in names]
-    for source in sources:
-        if isinstance(source, View):
-            refuse_one_shots(source, who, why)
-        elif is_one_shot(source):
-            raise ValueError(
-                f"{who}: {source!r} is an iterator that cannot begin again, so {why}. Pass an"
-                " object that can be iterated again, or a function that returns an iterator to uniter"
-            )
-
-
-def spelled(settings: dict[str, Any]) -> str:
-    """Return arguments as they stand in a call.
-
-    >>> spelled({"nworkers": 4, "method": "thread", "shm_size": 48 << 20})
-    "nworkers=4, method='thread', shm_size=48 << 20"
-    """
-    return ", ".join(
-        f"{name}={value >> 20} << 20" if name == "shm_size" and value else f"{name}={value!r}"
-        for name, value in settings.items()
-    )
+    if subject in ("view", "prefetch"):
+        return settings
+    return {_OF_LOADERS.get(name, name): value for name, value in settings.items()}
 
 
 def told(subject: str, settings: dict[str, Any]) -> str:
@@ -78,9 +82,11 @@ def told(subject: str, settings: dict[str, Any]) -> str:
 
     >>> told("view", {"nworkers": 4})
     'Write `sk.prefetch(view, nworkers=4)`.'
-    >>> told("DataLoader", {"num_workers": 4})
-    'Pass `num_workers=4` to DataLoader.'
+    >>> told("DataLoader", {"num_workers": 4, "shm_size": 48 << 20})
+    'Pass `num_workers=4, shm_size=48 << 20` to DataLoader.'
     """
+    named = {"shm_size": lambda value: f"{value >> 20} << 20"}
+    code = ", ".join(f"{name}={named.get(name, repr)(value)}" for name, value in settings.items())
     if subject == "view":
-        return f"Write `sk.prefetch(view, {spelled(settings)})`."
-    return f"Pass `{spelled(settings)}` to {'`prefetch`' if subject == 'prefetch' else subject}."
+        return f"Write `sk.prefetch(view, {code})`."
+    return f"Pass `{code}` to {'`prefetch`' if subject == 'prefetch' else subject}."

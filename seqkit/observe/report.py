@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 from typing import Any
 
 from ..core.units import count, percent, plural, rounded, seconds, size
-from . import html, timeline
+from . import html
 from .diagnosis import Diagnosis, diagnose
-from .limits import waited
 from .measurement import Measurement, Stage
 from .probe import Event, Thread
 
@@ -35,11 +35,11 @@ class Profile(Measurement):
 
     @property
     def diagnosis(self) -> Diagnosis:
-        """What limits the pipeline, with a number and a remedy. Print it to see one or two sentences."""
+        """What limits the pipeline, and a remedy. Print it to see a few sentences."""
         return diagnose(self)
 
     def __str__(self) -> str:
-        rows = [HEAD, *([row.line, _text_bar(row.share), *row.cells] for row in self._rows())]
+        rows = [HEAD, *([line, _text_bar(share), *cells] for line, share, cells in self._rows())]
         widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
         lines = [
             "  ".join(
@@ -48,38 +48,38 @@ class Profile(Measurement):
             ).rstrip()
             for row in rows
         ]
-        return "\n".join([*lines, "", *self._summary(), str(self.diagnosis)])
+        return html.visible("\n".join([*lines, "", *self._summary(), str(self.diagnosis)]))
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         rows = []
-        for row in self._rows():
-            line = f'<span style="{html.MONO};white-space:pre">{html.escape(row.line)}</span>'
-            rows.append([line, html.bar(row.share), *map(html.escape, row.cells)])
+        for line, share, (*cells, kind) in self._rows():
+            code = f'<span style="{html.MONO};white-space:pre">{html.escape(line)}</span>'
+            rows.append([code, html.bar(share), *map(html.escape, cells), html.code(kind)])
         notes = "".join(f"<div>{html.faint(html.escape(line))}</div>" for line in self._summary())
         found = f"<p><b>{html.with_code(self.diagnosis)}</b></p>"
-        return html.frame(found, html.table(rows, HEAD, RIGHT), notes)
+        return html.frame(found, html.scrolling(html.table(rows, HEAD, RIGHT)), notes)
 
-    def _rows(self) -> Iterator[_Row]:
-        total_s = self.seconds or 1.0
+    def _rows(self) -> Iterator[tuple[str, float, Sequence[str]]]:
+        """Yield the line, the share and the cells of each stage."""
         for stage in self.stages:
-            share = stage.seconds / (max(self.elapsed_s, stage.seconds, 1e-9) if stage.waits else total_s)
-            yield _Row(stage.line, share, _cells(stage, share))
+            whole_s = max(self.elapsed_s, stage.seconds) if stage.waits else self.seconds
+            share = stage.seconds / max(whole_s, 1e-9)
+            yield stage.line, share, _cells(stage, share)
 
     def _summary(self) -> list[str]:
         """Return lines about the consumer and the nodes."""
         failed = f", {plural(self.failed, 'failure')}" if self.failed else ""
         lines = [f"{plural(self.items, 'item')}{failed}, {rounded(self.rate, 4)} per second."]
-        if waited(self) not in self.diagnosis.finding:
-            lines[0] += f" {waited(self)}"
         for number, node in enumerate(self.nodes):
-            busy = node.worked_s / max(self.elapsed_s * node.workers, 1e-9)
-            words = [f"workers busy {percent(min(busy, 1.0))}", f"{count(node.chunk)} items per job"]
+            now = node.figures
+            busy = now.worked_ns / 1e9 / max(self.elapsed_s * node.workers, 1e-9)
+            words = [f"workers busy {percent(min(busy, 1.0))}", f"{count(now.chunk)} items per job"]
             if not number:
                 words += [f"started in {seconds(node.start_s)}", f"transport {seconds(self.transport_s)}"]
-            if node.restarts:
-                words.append(plural(node.restarts, "restart"))
+            if now.restarts:
+                words.append(plural(now.restarts, "restart"))
             lines.append(f"{node.view}, {node.workers} × {node.method}: {', '.join(words)}.")
         return lines
 
@@ -87,13 +87,10 @@ class Profile(Measurement):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures and the diagnosis as dicts, lists, numbers and texts, such as for JSON."""
-        found = {
-            name: getattr(self, name) for name in ("items", "failed", "counted", "elapsed_s", "waited_s")
-        }
-        found |= {name: getattr(self, name) for name in ("cpus", "sleeps", "lock_share", "rate", "subject")}
+        found = {name: getattr(self, name) for name in ("items", "failed", "counted", "elapsed_s", "rate")}
+        found |= {"waited_s": self.waited_s, "subject": self.subject}
         found |= {"stages": [asdict(stage) for stage in self.stages]}
         found |= {"nodes": [asdict(node) for node in self.nodes]}
-        found |= {"speeds": [speed._asdict() for speed in self.speeds], "caches": list(self.caches)}
         return found | {"diagnosis": asdict(self.diagnosis)}
 
     def save_trace(self, path: str | PathLike[str]) -> None:
@@ -108,14 +105,19 @@ class Profile(Measurement):
         -----
         A row for each worker has a bar for each timed item of each stage.
         """
-        timeline.save_trace(self.threads, self.stages, path)
-
-
-@dataclass(frozen=True)
-class _Row:
-    line: str
-    share: float
-    cells: Sequence[str]
+        begin_s = min((event.begun_s for _, events in self.threads for event in events), default=0.0)
+        found: list[dict[str, Any]] = []
+        for row, (thread, events) in enumerate(self.threads):
+            place = {"pid": thread.pid, "tid": row}
+            title = "consumer" if thread.worker < 0 else f"worker {thread.worker} ({thread.pid})"
+            found.append({"ph": "M", "name": "thread_name", **place, "args": {"name": title}})
+            for event in events:
+                about = {"index": event.at, "own_us": 1e6 * event.own_s, "cpu_us": 1e6 * event.cpu_s}
+                times = {"ts": 1e6 * (event.begun_s - begin_s), "dur": 1e6 * event.taken_s}
+                name = self.stages[event.stage].view
+                found.append({"ph": "X", "name": name, "cat": "stage", **place, **times, "args": about})
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"traceEvents": found, "displayTimeUnit": "ms"}, file)
 
 
 def _cells(stage: Stage, share: float) -> list[str]:

@@ -28,6 +28,8 @@ class Status:
         Seconds until the end at this rate.
     waited_share : float or None
         The share of the time that the consumer waited for items, lately. None if there is no consumer.
+    memory : int
+        Resident memory of this process in bytes, 0 if unknown.
     workers, restarts : int
         Number of workers, and of those that were replaced.
     busy : float
@@ -36,8 +38,6 @@ class Status:
         Number of items that wait for the consumer, and of those that were given to workers.
     slots, leased : int
         Number of slots of shared memory, and of those that hold arrays of the consumer.
-    memory : int
-        Resident memory of this process in bytes, 0 if unknown.
     """
 
     done: int
@@ -46,6 +46,7 @@ class Status:
     rate: float
     remaining_s: float | None
     waited_share: float | None
+    memory: int = 0
     workers: int = 0
     restarts: int = 0
     busy: float = 0.0
@@ -53,7 +54,6 @@ class Status:
     in_work: int = 0
     slots: int = 0
     leased: int = 0
-    memory: int = 0
 
     def __str__(self) -> str:
         return ", ".join([self.position, *(f"{name} {text}" for name, text in self.figures.items())])
@@ -65,9 +65,11 @@ class Status:
 
     @property
     def figures(self) -> dict[str, str]:
-        """The other figures, as texts by name."""
+        """The other figures, as texts by name, the most important first."""
         found = {"rate": f"{rounded(self.rate, 4)}/s"}
-        if self.remaining_s is not None:
+        if self.done == self.total:
+            found["took"] = seconds(self.seconds)
+        elif self.remaining_s is not None:
             found["left"] = seconds(self.remaining_s)
         if self.waited_share is not None:
             found["waited"] = percent(self.waited_share)

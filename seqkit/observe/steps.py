@@ -11,26 +11,15 @@ import numpy as np
 
 from ..core.errors import EvaluationError, brief, summary
 from ..core.indices import UNKNOWN
-from ..core.source import Source, as_view
+from ..core.source import Source
 from ..core.view import View, is_measured, walk
 from ..prefetch import Prefetch
-from ..views.bases.one_of_several import OneOfSeveral
+from ..stores.add_cache.add_cache import AddCache
 from ..views.bases.random import Random
-from ..views.bases.selection import Selection
-from ..views.filter import Filter
-from .remedy import refuse_one_shots
 from .summary import Summary, summarise
 from .tree import text_of
 
-__all__ = [
-    "Step",
-    "Steps",
-    "draws_given_keys",
-    "failed_step",
-    "indices_known",
-    "key_of",
-    "viewed",
-]
+__all__ = ["Step", "Steps", "failed_step", "key_of"]
 
 
 @dataclass(frozen=True)
@@ -118,7 +107,7 @@ class Steps:
         self._most = most
         self._uses_caches = uses_caches
         self._known: dict[int, tuple[View[Any], dict[str, Any]]] = {}  # what all steps of a view share
-        self._origins: dict[str, list[Any]] = {}  # the objects that have the same text
+        self._origins: dict[str, dict[int, int]] = {}  # the objects that have the same text
 
     def of(self, view: View[Any], i: Any) -> Step:
         """Return the steps of one item."""
@@ -127,19 +116,17 @@ class Steps:
     def _step(self, view: View[Any], i: Any, looks: bool) -> tuple[Step, Any]:
         """Return the steps of an item, and its value or `_FAILED`."""
         steps: list[Step] = []
-        held: list[tuple[View[Any], Any, Any]] = []
+        held: Held = []
         about: dict[str, Any] = {**self._about(view), "index": i}
         try:
             for source, indices in self._parts(view, i):
                 for j in indices:
-                    step, value = self._step(
-                        source, _asked(view, source, j), looks and len(steps) < self._most
-                    )
+                    step, value = self._step(source, j, looks and len(steps) < self._most)
                     steps.append(step)
                     if value is _FAILED:
                         return Step(**about, parts=tuple(steps)), _FAILED
                     held.append((source, j, value))
-            about["is_same"] = bool(held) and _passes_on(view, i)
+            about["is_same"] = bool(held) and view._passes_on and not _is_list_of(held, i)
             read = _reader(view, i, held)
             begun = self._clock()
             value = read()
@@ -155,9 +142,7 @@ class Steps:
     def _parts(self, view: View[Any], i: Any) -> Iterable[tuple[View[Any], Iterable[Any]]]:
         if isinstance(view, Prefetch):
             return ((view.below(), (i,)),)
-        if _reads_at_once(view, i):
-            return ((view._sources[0], (i,)),)
-        if self._uses_caches and view._name == "add_cache" and not list(view._needs(i)):
+        if self._uses_caches and isinstance(view, AddCache) and not list(view._needs(i)):
             return ()
         return view._parts(i)
 
@@ -165,51 +150,14 @@ class Steps:
         """Return what all steps of a view share."""
         if id(view) not in self._known:
             text = text_of(view)
-            data = view._data if isinstance(view, Source) else view
-            alike = self._origins.setdefault(text, [])
-            if not any(data is one for one in alike):
-                alike.append(data)
-            origin = next(number for number, one in enumerate(alike) if one is data)
-            self._known[id(view)] = (
-                view,
-                {"view": text, "name": view._name, "key": _key(view), "origin": origin},
-            )
+            alike = self._origins.setdefault(text, {})
+            origin = alike.setdefault(id(view._data if isinstance(view, Source) else view), len(alike))
+            about = {"view": text, "name": view._name, "key": _key(view), "origin": origin}
+            self._known[id(view)] = view, about
         return self._known[id(view)][1]
 
 
 _FAILED = object()
-
-
-def viewed(sequence: Any, who: str) -> View[Any]:
-    """Return a sequence as a view, or the view of a loader."""
-    if not hasattr(type(sequence), "_explained"):
-        view = as_view(sequence, who)
-        refuse_one_shots(view, who, f"a {who} would use it up")
-        return view
-    refuse_one_shots(sequence, who, f"a {who} would use it up")
-    kind = type(sequence).__name__
-    if draws_given_keys(sequence):
-        raise TypeError(
-            f"{who}: the order of this {kind} is known only when its sampler is read, and a {who} would use"
-            f" up an order. Pass loader.dataset to {who}, or use next(iter(loader))."
-        )
-    if not indices_known(sequence):
-        raise TypeError(
-            f"{who}: the batches of this {kind} cannot be read by index. Use"
-            " next(iter(loader)), which displays itself."
-        )
-    return as_view(sequence.view, who)
-
-
-def indices_known(loader: Any) -> bool:
-    """Return whether the items of a loader can be read by index without reading a sampler."""
-    return hasattr(loader, "knows_its_order") and bool(loader.knows_its_order())
-
-
-def draws_given_keys(loader: Any) -> bool:
-    """Return whether a loader must read a sampler of the user to know its order."""
-    given = getattr(getattr(loader, "_options", None), "given_sampler", None)
-    return given is not None and not indices_known(loader)
 
 
 def failed_step(error: EvaluationError) -> Step | None:
@@ -249,41 +197,20 @@ def _as_data(index: Any) -> Any:
     return index if index is None or isinstance(index, int | float | str) else brief(index)
 
 
-def _takes_keys(view: View[Any]) -> bool:
-    """Return whether a view is that of the samples of a `DataLoader` at the keys of its sampler."""
-    return hasattr(view, "_takes_lists")
+Held = list[tuple[View[Any], Any, Any]]  # items of the views below: the view, the index and the item
 
 
-def _asked(view: View[Any], source: View[Any], key: Any) -> Any:
-    """Return the index of a source for a key that a view asks for. Objects of the user get it as it is."""
-    samples: Any = view if _takes_keys(view) else None
-    if samples is not None and not samples._takes_keys and not _reads_at_once(view, key):
-        return source._wrap_checked(key)
-    return key
+def _is_list_of(held: Held, i: Any) -> bool:
+    """Is the item at a list of keys the list of the items at each key? Otherwise the list is one key."""
+    return isinstance(i, list | np.ndarray) and held[0][1] is not i
 
 
-def _reads_at_once(view: View[Any], key: Any) -> bool:
-    """Return whether a loader reads a list of keys as one key of the data set."""
-    samples: Any = view
-    return _takes_keys(view) and isinstance(key, list | np.ndarray) and bool(samples._takes_lists)
-
-
-def _passes_on(view: View[Any], i: Any) -> bool:
-    """Return whether an item is an item of a view below, so that there is nothing to compute."""
-    if _takes_keys(view):
-        return _reads_at_once(view, i) or not isinstance(i, list | np.ndarray)
-    is_kept = view._name in ("add_cache", "at_keys", "monitor_throughput", "repeat")
-    return is_kept or isinstance(view, Selection | OneOfSeveral | Filter | Prefetch)
-
-
-def _reader(view: View[Any], i: Any, held: list[tuple[View[Any], Any, Any]]) -> Callable[[], Any]:
+def _reader(view: View[Any], i: Any, held: Held) -> Callable[[], Any]:
     """Return a function that computes an item from known items, or from others that the view reads."""
     if not held:
         return partial(view._get, i)
-    if _passes_on(view, i):
-        return lambda: held[-1][2]
-    if _takes_keys(view):
-        return lambda: [value for _, _, value in held]
+    if view._passes_on:
+        return lambda: [item for *_, item in held] if _is_list_of(held, i) else held[-1][2]
     sources = tuple(_Held(source, held) for source in view._sources)
     rebuilt = view._rebuild(sources)
 
@@ -308,12 +235,11 @@ def _reads_later(value: Any) -> bool:
 class _Held(View[Any]):
     """A view with a few known items."""
 
-    def __init__(self, source: View[Any], held: list[tuple[View[Any], Any, Any]]) -> None:
+    def __init__(self, source: View[Any], held: Held) -> None:
         super().__init__((), source._n if is_measured(source) else UNKNOWN)
         # The keys of random views above depend on these.
         self._random_count, self._order_count = source._random_count, source._order_count
         self._name = source._name
-        self._original = source
         self._held = {key_of(j): value for view, j, value in reversed(held) if view is source}
         self.was_in_vain = False
 
@@ -323,13 +249,6 @@ class _Held(View[Any]):
             self.was_in_vain = True
             raise LookupError(f"item {brief(i)} is not known")
         return self._held[key]
-
-    def _as_int(self, key: Any) -> Any:
-        self.was_in_vain |= not isinstance(key, int)  # a key that only the source itself understands
-        return super()._as_int(key)
-
-    def _described(self, sources: list[str]) -> str:
-        return repr(self._original)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return self

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from ..core.arguments import check_callable
 from ..core.errors import EvaluationError, brief
 from ..core.tracebacks import hiding_frames
 from ..core.units import seconds
 from ..core.view import Indexable, is_measured
 from .cards import label, path_of, stage_row
-from .html import ALARM, escape, faint, frame, pre, visible
-from .steps import Step, Steps, failed_step, key_of, viewed
+from .html import ALARM, cut, escape, faint, frame, pre, visible
+from .remedy import refuse_one_shots, viewed
+from .steps import Step, Steps, failed_step, key_of
 from .tree import column, drawing
 from .ways import without_nodes
 
 __all__ = ["Trace", "trace"]
 
-_MOST_PARTS = 8  # of an item, with their values
-_MOST_LETTERS = 70  # of a value
-_MOST_INDICES = 40
+_MOST_PARTS = 3  # of an item, with their values
+_MOST_INDICES = 12
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,8 @@ class Trace:
         return self.step.to_dict()
 
     def __str__(self) -> str:
-        return visible("\n".join([self._title(), *(text for text, _ in _lines(self.step)), *self._read()]))
+        tree = [text for text, _ in _lines(self.step)]
+        return visible("\n".join(map(cut, [self._title(), *tree, *self._notes()])))
 
     def __repr__(self) -> str:
         return str(self)
@@ -79,8 +79,8 @@ class Trace:
     def _repr_html_(self) -> str:
         title = f"<div><b>{escape(self._title())}</b></div>"
         lines = (_html(text, step) for text, step in _lines(self.step))
-        read = f"<div>{faint(escape('; '.join(self._read())))}</div>"
-        return frame(title, pre("\n".join(lines)), read, stage_row(self.step))
+        notes = "".join(f"<div>{faint(escape(note))}</div>" for note in self._notes())
+        return frame(title, pre("\n".join(lines)), notes, stage_row(self.step))
 
     def _title(self) -> str:
         path = self.failed
@@ -91,13 +91,16 @@ class Trace:
     def _cost(self) -> str:
         return f"{sum(not step.is_same for step in self.step.walk()):,} steps in {seconds(self.seconds)}"
 
-    def _read(self) -> Iterator[str]:
+    def _notes(self) -> Iterator[str]:
+        """Yield the keys of random views, which all items of a view share, and what was read."""
+        keys = dict.fromkeys((step.view, step.key) for step in self.step.walk() if step.key)
+        yield from (f"{view}: {key[:-24]}…" for view, key in keys)
         for name, indices in self.sources().items():
             more = f", … {len(indices) - _MOST_INDICES:,} more" if len(indices) > _MOST_INDICES else ""
             yield f"read from {name}: {', '.join(map(brief, indices[:_MOST_INDICES]))}{more}"
 
 
-def trace(sequence: Indexable[Any] | Any, i: int, *, clock: Callable[[], float] = perf_counter) -> Trace:
+def trace(sequence: Indexable[Any] | Any, i: int) -> Trace:
     """Compute one item and return its origin: items of the views below, values, times and random keys.
 
     Parameters
@@ -105,8 +108,6 @@ def trace(sequence: Indexable[Any] | Any, i: int, *, clock: Callable[[], float] 
     sequence : View, indexable or DataLoader
     i : int
         Index of the item. Negative indices count from the end.
-    clock : callable
-        Returns seconds.
 
     Returns
     -------
@@ -135,14 +136,14 @@ def trace(sequence: Indexable[Any] | Any, i: int, *, clock: Callable[[], float] 
     >>> [(step.name, step.index, step.value.line()) for step in found.step.walk()][:3]
     [('batch', 1, '[4.0, 3.5]'), ('smap', 2, '4.0'), ('shuffle', 2, '8')]
     """
-    check_callable(clock, "trace: clock")
+    refuse_one_shots(sequence, "trace", "a trace would use it up")
     view = viewed(sequence, "trace")
     with hiding_frames():
         if is_measured(view):
             i = view._wrap_checked(i)
         else:
             view = without_nodes(view)  # a scan would start their workers
-        return Trace(Steps(clock, _MOST_PARTS, uses_caches=False).of(view, i))
+        return _traced(view, i)
 
 
 def of_error(error: EvaluationError) -> Trace:
@@ -153,7 +154,11 @@ def of_error(error: EvaluationError) -> Trace:
     """
     view, key = error.path[0] if error.path else (error.view, error.index)
     with hiding_frames():
-        return Trace(Steps(perf_counter, _MOST_PARTS, uses_caches=False).of(view, key))
+        return _traced(view, key)
+
+
+def _traced(view: Any, i: Any) -> Trace:
+    return Trace(Steps(perf_counter, _MOST_PARTS, uses_caches=False).of(view, i))
 
 
 def error_display(error: EvaluationError) -> str:
@@ -173,18 +178,12 @@ def _lines(root: Step) -> list[tuple[str, Step | None]]:
     tree: Iterator[tuple[str, Step | str]] = drawing(root, _parts)
     rows = [(branch + (step if isinstance(step, str) else label(step)), step) for branch, step in tree]
     width = column(head for head, _ in rows)
-    found: list[tuple[str, Step | None]] = []
-    told: set[tuple[str, str]] = set()  # views with their random keys, which all items of a view share
-    for head, step in rows:
-        if isinstance(step, str):
-            found.append((head, None))
-            continue
-        notes = f"   {_taken(step):>8}  {_value(step)}"
-        if step.key and (step.view, step.key) not in told:
-            told.add((step.view, step.key))
-            notes += f"{'' if step.is_same else '   '}{step.key[:-24]}…"
-        found.append((f"{head:<{width}}{notes}".rstrip(), step))
-    return found
+    return [
+        (head, None)
+        if isinstance(step, str)
+        else (f"{head:<{width}}   {_taken(step):>8}  {_value(step)}".rstrip(), step)
+        for head, step in rows
+    ]
 
 
 def _parts(step: Step | str) -> list[Step | str]:
@@ -205,13 +204,11 @@ def _value(step: Step) -> str:
         return f"✗ {step.error}"
     if step.value is None:
         return "not computed"
-    text = "" if step.is_same else step.value.line()
-    return text if len(text) <= _MOST_LETTERS else text[: _MOST_LETTERS - 1] + "…"
+    return "" if step.is_same else step.value.line()
 
 
 def _html(text: str, step: Step | None) -> str:
+    text = escape(cut(text, 160))
     if step is not None and step.error:
-        return f'<span style="color:{ALARM};font-weight:600">{escape(text)}</span>'
-    if step is None or step.value is None or step.is_same:
-        return faint(escape(text))
-    return escape(text)
+        return f'<span style="color:{ALARM};font-weight:600">{text}</span>'
+    return faint(text) if step is None or step.value is None or step.is_same else text

@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from html import escape
 from typing import Any
 
-from ..core.arguments import optional_int, optional_number
+from ..core.arguments import optional_number
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
 from ..core.units import plural, rounded, size
 from ..core.view import Indexable, View
-from ..prefetch.choice import Choice, WorkerBudget
-from ..prefetch.choose import choose
-from ..prefetch.figures import Speed
 from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.settings import Settings
-from .remedy import in_words_of, refuse_streams, spelled, told
+from . import html
+from .choice import Choice, Speed
+from .choose import MEASURING_S, choose
+from .remedy import in_words_of, is_loader, told, viewed
+from .tree import text_of
 
 __all__ = ["Tuning", "tune"]
 
-DEFAULT_S = 1.0
-
 
 @hiding_frames()
-def tune(
-    sequence: Indexable[Any] | Any,
-    seconds: float | None = None,
-    *,
-    cpus: int | None = None,
-    memory: int | None = None,
-) -> Tuning:
+def tune(sequence: Indexable[Any] | Any, seconds: float | None = None) -> Tuning:
     """Measure items of a view or a loader, and return the workers that compute them fastest.
 
     Parameters
@@ -41,12 +33,6 @@ def tune(
     seconds : float, optional
         How long to measure, above 0, without the start of processes. None (the default): 1 second. An item
         should take less than half of it.
-    cpus : int, optional
-        How many CPUs workers may keep busy (1 or more). None (the default): those that this process may use,
-        also by its control group.
-    memory : int, optional
-        How many bytes items may take that are computed ahead (1 or more). None (the default): a quarter of
-        the memory of the machine, or of the control group.
 
     Returns
     -------
@@ -66,8 +52,7 @@ def tune(
     Items are computed in worker processes. One of them measures items in one thread, and in several threads.
     If threads are far from their ideal, processes are tried too. A failing item is counted. If an item hangs
     or kills its process, the process is replaced by the default and the reason told.
-    A view that other processes must not read is not measured: one-shot iterators, open file handles, and
-    generators that a function holds.
+    A view that other processes must not read is not measured: a one-shot iterator, or a stream.
 
     Examples
     --------
@@ -79,21 +64,18 @@ def tune(
     >>> found.settings["method"], found.settings["nworkers"] > 8
     ('thread', True)
     """
-    length_s = optional_number(seconds, "tune: seconds", "seconds") or DEFAULT_S
+    length_s = optional_number(seconds, "tune: seconds", "seconds") or MEASURING_S
     view, settings, subject = _to_measure(sequence)
-    usual = WorkerBudget.of_this_process()
-    cpus = optional_int(cpus, "tune: cpus") or usual.cpus
-    budget = WorkerBudget(cpus, optional_int(memory, "tune: memory") or usual.nbytes)
-    choice = choose(view, settings, length_s, budget)
-    return Tuning(repr(view if subject == "view" else sequence), choice, subject)
+    text = text_of(view) if subject == "view" else subject
+    return Tuning(text, choose(view, settings, length_s), subject)
 
 
 def _to_measure(sequence: Any) -> tuple[View[Any], Settings, str]:
     """Return the view that workers would compute, how they would start, and what was given."""
-    refuse_streams(sequence, "tune")
     subject = "view"
-    if hasattr(sequence, "with_workers"):
+    if is_loader(sequence):
         subject = type(sequence).__name__
+        viewed(sequence, "tune")  # refuses a loader whose view cannot be read
         sequence = sequence.with_workers(1).view
     view = as_view(sequence, "tune")
     node = view if isinstance(view, Prefetch) else prefetch(view)
@@ -108,9 +90,9 @@ class Tuning:
     Attributes
     ----------
     view : str
-        The view, as its `repr`.
+        The view with its arguments, or the class of the loader.
     choice : Choice
-        With `method`, `workers`, `max_buffered`, `why` and the figures in `measured`.
+        With `method`, `workers`, `why` and the figures in `measured`.
     subject : str
         "view", or the class of a loader.
     """
@@ -126,17 +108,18 @@ class Tuning:
 
     @property
     def code(self) -> str:
-        """The code to paste: a call of `prefetch`, or the arguments of a loader."""
-        return self.choice.code if self.subject == "view" else spelled(self.settings)
+        """A sentence with code to paste: a call of `prefetch`, or the arguments of a loader."""
+        return told(self.subject, self.settings)
 
     def __str__(self) -> str:
-        code = self.code if self.subject == "view" else told(self.subject, self.settings)
-        return "\n".join([f"tune: {self.view}", *self._table(), "", self.choice.why, code])
+        return html.visible("\n".join([f"tune: {self.view}", *self._table(), self.choice.why, self.code]))
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
+        words = f"{html.escape(self.choice.why)} {html.with_code(self.code)}"
+        table = html.pre(html.escape("\n".join([f"tune: {self.view}", *self._table()])))
+        return html.frame(table, f"<div>{words}</div>")
 
     def _table(self) -> list[str]:
         measured = self.choice.measured
@@ -144,16 +127,18 @@ class Tuning:
             return []
         cost = measured.cost
         rows = [
-            (_workers(speed), f"{rounded(speed.items_per_s)} items/s", self._note(speed))
-            for speed in measured.compared
+            (_workers(speed), f"{rounded(speed.items_per_s)} items/s", speed) for speed in measured.compared
         ]
-        widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-        table = [f"{name:<{widths[0]}}  {rate:>{widths[1]}}  {note}".rstrip() for name, rate, note in rows]
+        name_width, rate_width = (max(len(row[column]) for row in rows) for column in (0, 1))
         failed = f", {cost.failed} failed: {cost.error}" if cost.failed else ""
-        return [*table, f"({plural(cost.items, 'item')} of about {size(cost.nbytes)}{failed})"]
-
-    def _note(self, speed: Speed) -> str:
-        return "chosen" if speed.method == self.choice.method else ""
+        return [
+            f"Measured here, just now, {plural(cost.items, 'item')} of about {size(cost.nbytes)}{failed}:",
+            *(
+                f"  {name:<{name_width}}  {rate:>{rate_width}}"
+                + "  chosen" * (speed.method == self.choice.method)
+                for name, rate, speed in rows
+            ),
+        ]
 
 
 def _workers(speed: Speed) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from html import escape
+from dataclasses import dataclass
 from itertools import zip_longest
 from time import perf_counter
 from typing import Any, Self
@@ -15,35 +13,25 @@ from ..core.errors import ItemTimeout, WorkerDied, summary
 from ..core.randomness import generators_kept
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
+from ..core.units import plural
 from ..core.view import Indexable, View
+from . import html
 from .differences import Difference, explained
-from .remedy import refuse_one_shots
-from .ways import (
-    REFERENCE,
-    EpochOf,
-    Way,
-    digests,
-    of_loaders,
-    of_views,
-    shortened,
-    without_nodes,
-    without_stores,
-)
+from .remedy import is_loader, refuse_one_shots
+from .tree import text_of
+from .ways import REFERENCE, RESUMED, Epoch, Way, digests, shortened, ways, without_nodes
 
 __all__ = ["Check", "Verification", "verify"]
-
-# How long one item may take before it counts as hanging.
-LIMIT_S = 30.0
 
 
 @hiding_frames()
 def verify(sequence: Indexable[Any] | Any, n: int = 64, seconds: float | None = None) -> Verification:
     """Read a view or loader in several ways, and say whether all give the same items.
 
-    It is read without workers, with one and two threads and processes, forked and spawned, item by item,
-    from the middle on, and from a pickled copy, in epochs 0 and 1. Items are compared bit for bit. If they
-    differ, the report names the first index, the view that makes the difference, what is known of the cause,
-    and a remedy.
+    It is read twice without workers, with two threads, two forked and two spawned processes, from a pickled
+    copy and, if it is a loader, from a state in the middle, in epochs 0 and 1. Items are compared bit for
+    bit. If they differ, the report names the first index, the view that makes the difference, what is known
+    of the cause, and a remedy.
 
     Parameters
     ----------
@@ -70,7 +58,7 @@ def verify(sequence: Indexable[Any] | Any, n: int = 64, seconds: float | None = 
 
     Notes
     -----
-    Each item is computed about ten times in each epoch. Functions run in this process too, with their side
+    Each item is computed about six times in each epoch. Functions run in this process too, with their side
     effects, and generators and samplers of yours are drawn from. The global random generators are put back
     afterwards. Objects without content, such as open files, count as their class.
 
@@ -89,13 +77,15 @@ def verify(sequence: Indexable[Any] | Any, n: int = 64, seconds: float | None = 
     until_s = optional_number(seconds, "verify: seconds", "seconds") or 20.0
     with warnings.catch_warnings(), generators_kept():
         warnings.simplefilter("ignore", RuntimeWarning)  # the report says more
-        if hasattr(sequence, "with_workers"):
-            refuse_one_shots(sequence, "verify")
-            found = _verified(repr(sequence), _epochs_of_loader(sequence), of_loaders(), count, until_s)
-            return replace(found, remarks=_remarks(sequence))
+        refuse_one_shots(sequence, "verify")
+        if is_loader(sequence):
+            dataset = getattr(sequence, "dataset", None)
+            own = without_nodes(dataset, nodes=True) if isinstance(dataset, View) else None
+            epochs = [Epoch(sequence, epoch, own) for epoch in (0, 1)]
+            return _verified(type(sequence).__name__, epochs, ways(True), count, until_s)
         view = without_nodes(as_view(sequence, "verify"))
-        refuse_one_shots(view, "verify")
-        return _verified(repr(view), _epochs_of_view(view), of_views(), count, until_s)
+        epochs = [Epoch(view.at_epoch(epoch), epoch) for epoch in ((0, 1) if view._varies else (0,))]
+        return _verified(text_of(view), epochs, ways(False), count, until_s)
 
 
 @dataclass(frozen=True)
@@ -128,22 +118,19 @@ class Verification:
     Attributes
     ----------
     subject : str
-        The view or loader, as its `repr`.
+        The view with its arguments, or the class of the loader.
     items : int
         How many items of each epoch were compared.
     checks : tuple of Check
         One for each way and epoch.
     difference : Difference or None
         The first difference: `index`, `stage`, `cause` and `remedy`.
-    remarks : tuple of str
-        Other differences from run to run.
     """
 
     subject: str
     items: int
     checks: tuple[Check, ...] = ()
     difference: Difference | None = None
-    remarks: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -152,9 +139,9 @@ class Verification:
 
     @property
     def is_compared(self) -> bool:
-        """Could items be compared in at least one way to read?"""
+        """Are there items, and could they be compared in at least one way to read?"""
         others = [check for check in self.checks if check.way != REFERENCE]
-        return any(not check.note or check.first is not None for check in others)
+        return any(check.first is not None or (self.items and not check.note) for check in others)
 
     def __bool__(self) -> bool:
         return self.ok
@@ -166,14 +153,12 @@ class Verification:
         return self
 
     def __str__(self) -> str:
-        head = f"verify: {self.items} items of {self.subject}: " + self._result()
-        ends = [] if self.difference is None else ["", str(self.difference)]
-        return "\n".join([head, *self._table(), *self.remarks, *ends])
-
-    def _result(self) -> str:
+        result = "all equal" if self.ok else "they differ"
         if not self.is_compared:
-            return "nothing could be compared"
-        return "all equal" if self.ok else "they differ"
+            result = "nothing could be compared"
+        head = f"verify: {plural(self.items, 'item')} of {self.subject}: {result}"
+        ends = [] if self.difference is None else ["", str(self.difference)]
+        return html.visible("\n".join([head, *self._table(), *ends]))
 
     def _table(self) -> list[str]:
         """Return a line for each way to read, with one column if its epochs are alike."""
@@ -190,60 +175,42 @@ class Verification:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
-
-
-def _epochs_of_loader(loader: Any) -> Iterator[tuple[int, Any]]:
-    dataset = getattr(loader, "dataset", None)
-    own = without_stores(dataset) if isinstance(dataset, View) else None
-    return ((epoch, EpochOf(loader, epoch, own)) for epoch in (0, 1))
-
-
-def _remarks(loader: Any) -> tuple[str, ...]:
-    if not loader.draws_its_order():
-        return ()
-    return ("The order is drawn anew in every run of the program. Pass `seed` to repeat it.",)
-
-
-def _epochs_of_view(view: View[Any]) -> Iterator[tuple[int, Any]]:
-    return ((epoch, view.at_epoch(epoch)) for epoch in ((0, 1) if view._varies else (0,)))
+        return html.frame(html.pre(html.escape(str(self))))
 
 
 def _verified(
-    subject: str, epochs: Iterator[tuple[int, Any]], to_read: list[Way], count: int, seconds: float
+    subject: str, epochs: list[Epoch], to_read: dict[str, Way], count: int, seconds: float
 ) -> Verification:
-    checks, difference, compared = list[Check](), None, count
-    for epoch, source in epochs:
+    checks, difference, compared, most = list[Check](), None, count, count
+    for epoch in epochs:
         found: dict[str, list[bytes]] = {}
         notes: dict[str, str] = {}
-        if isinstance(source, View):
-            source = shortened(source, count, seconds / (2 * len(to_read)))
         until = perf_counter() + seconds / (2 * len(to_read))
-        for way in to_read:
+        if isinstance(epoch.sequence, View):
+            epoch = epoch._replace(sequence=shortened(epoch.sequence, most, until))
+            until = perf_counter() + seconds / (2 * len(to_read))
+        for name, way in to_read.items():
             try:
-                found[way.name] = digests(way.read(source, compared, LIMIT_S), until)
+                found[name] = digests(way(epoch, most), until)
             except (ItemTimeout, WorkerDied) as error:
-                return Verification(subject, 0, (Check(way.name, epoch, 0, summary(error)),))
+                return Verification(subject, 0, (Check(name, epoch.number, 0, summary(error)),))
             except Exception as error:
-                notes[way.name] = f"not compared ({summary(error)})"
+                notes[name] = f"not compared ({summary(error)})"
                 continue
             if until < float("inf"):
-                compared, until = min(compared, len(found[way.name])), float("inf")
-        if REFERENCE not in found:  # there is nothing to compare with
-            notes = {way.name: notes.get(way.name, notes[REFERENCE]) for way in to_read}
-        for way in to_read:
-            is_read = way.name not in notes
-            first = _first_difference(way, found[REFERENCE], found[way.name]) if is_read else None
-            checks.append(Check(way.name, epoch, first, notes.get(way.name, "")))
-        if difference is None and any(check.first is not None for check in checks):
-            firsts = {c.way: c.first for c in checks if c.epoch == epoch and c.first is not None}
-            difference = explained(source, epoch, firsts)
-    report = Verification(subject, compared, tuple(checks), difference)
-    return report if report.is_compared else replace(report, items=0)
-
-
-def _first_difference(way: Way, expected: list[bytes], found: list[bytes]) -> int | None:
-    """Return the first index at which a way gave another item, or None."""
-    start = way.skips(len(expected))
-    pairs = zip_longest(expected[start:], found[::-1] if way.is_backwards else found)
-    return next((start + i for i, (one, other) in enumerate(pairs) if one != other), None)
+                most, until = min(most, len(found[name]) or most), float("inf")
+        expected = found.get(REFERENCE)
+        compared = min(compared, len(expected or ()))
+        for name in to_read:
+            first, note = None, notes.get(name, "")
+            if expected is None:  # there is nothing to compare with
+                note = note or notes[REFERENCE]
+            elif not note:
+                start = len(expected) // 2 if name == RESUMED else 0
+                pairs = enumerate(zip_longest(expected[start:], found[name]), start)
+                first = next((i for i, (one, other) in pairs if one != other), None)
+            checks.append(Check(name, epoch.number, first, note))
+        firsts = {c.way: c.first for c in checks if c.epoch == epoch.number and c.first is not None}
+        if difference is None and firsts:
+            difference = explained(epoch, firsts)
+    return Verification(subject, compared, tuple(checks), difference)

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Generic
 
-from ..core.arguments import check_callable, optional_number
+from ..core.arguments import optional_number
 from ..core.errors import as_given
 from ..core.view import T
-from .live import Display, display_of
+from .live import display_of
 from .progress_meter import INTERVAL_S, ProgressMeter
 from .status import Status
 
 __all__ = ["Watch", "watch"]
 
 
-def watch(
-    sequence: Any,
-    report: Any = None,
-    *,
-    interval: float | None = None,
-    clock: Callable[[], float] = time.monotonic,
-) -> Watch[Any]:
+def watch(sequence: Any, report: Any = None, *, interval: float | None = None) -> Watch[Any]:
     """Return an iterable of the same items, with a display of rate, remaining time, waiting and queue.
 
     Parameters
@@ -33,8 +26,6 @@ def watch(
         JSON. None (the default) updates a display in notebooks, and otherwise a line on standard error.
     interval : float, optional
         Seconds between updates, above 0. None (the default): 0.5.
-    clock : callable
-        Returns the time in seconds. The default is `time.monotonic`.
 
     Returns
     -------
@@ -56,32 +47,25 @@ def watch(
     Examples
     --------
     >>> import seqkit as sk
-    >>> ticks = iter(range(100))
     >>> shown = []
-    >>> items = watch(sk.arange(3), shown.append, interval=1, clock=lambda: next(ticks))
+    >>> items = watch(sk.arange(3), shown.append)
     >>> list(items), shown[-1].done, shown[-1].total
     ([0, 1, 2], 3, 3)
     """
     if not hasattr(sequence, "__iter__") and not hasattr(sequence, "__getitem__"):
         raise TypeError(f"watch: the sequence must be iterable, got {as_given(sequence)}")
-    check_callable(clock, "watch: clock")
     every_s = optional_number(interval, "watch: interval", "seconds") or INTERVAL_S
-    display = display_of(report, "watch: report")
-    return Watch(sequence, display, every_s, clock)
+    if report is not None:
+        display_of(report, "watch: report")  # refuses other objects
+    return Watch(sequence, report, every_s)
 
 
 class Watch(Generic[T]):
     """What `watch` returns."""
 
-    def __init__(
-        self,
-        sequence: Any,
-        display: Callable[[], Display],
-        every_s: float,
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, sequence: Any, report: Any, every_s: float) -> None:
         self._sequence = sequence
-        self._given = display, every_s, clock
+        self._report, self._every_s = report, every_s
         self._meter: ProgressMeter | None = None
 
     @property
@@ -93,9 +77,9 @@ class Watch(Generic[T]):
         return len(self._sequence)
 
     def __iter__(self) -> Iterator[T]:
-        display, every_s, clock = self._given
-        self._meter = ProgressMeter(self._sequence, display(), every_s, clock)
-        return _Watched(self._sequence, self._meter, clock)
+        display = display_of(self._report, "watch: report")
+        self._meter = ProgressMeter(self._sequence, display, self._every_s)
+        return _Watched(self._sequence, self._meter)
 
     def __repr__(self) -> str:
         return f"watch({self._sequence!r})" + (f": {self.status}" if self.status else "")
@@ -104,30 +88,28 @@ class Watch(Generic[T]):
 class _Watched(Iterator[T]):
     """One iteration."""
 
-    def __init__(self, sequence: Any, meter: ProgressMeter, clock: Callable[[], float]) -> None:
+    def __init__(self, sequence: Any, meter: ProgressMeter) -> None:
         self._meter = meter
-        self._clock = clock
         self._items: Iterator[T] = iter(sequence)
         meter.total, meter.has_consumer = _length(sequence), True
         meter.begin_at(getattr(self._items, "first_batch", 0))  # of a loader that goes on within an epoch
 
     def __next__(self) -> T:
-        clock, meter = self._clock, self._meter
-        begun = clock()
+        meter = self._meter
+        begun = meter.clock()
         if begun >= meter.due_s:
             meter.show(begun)
         try:
             item = next(self._items)
-        except StopIteration:
-            meter.waited_s += clock() - begun
-            meter.close()
-            raise
-        except Exception:
-            meter.done += 1
-            meter.waited_s += clock() - begun
+        except Exception as error:
+            meter.waited_s += meter.clock() - begun
+            if isinstance(error, StopIteration):
+                meter.close()
+            else:
+                meter.done += 1
             raise
         meter.done += 1
-        meter.waited_s += clock() - begun
+        meter.waited_s += meter.clock() - begun
         return item
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from ..core.randomness import as_seed
 from ..core.tracebacks import warn
 from ..core.view import View
 from ..core.worker import in_process_worker
+from . import observers
 from .chunking import TARGET_NS, Chunking
-from .dispatcher import CLOSED, Dispatcher, FaultLimits, Printer
+from .dispatcher import CLOSED, Dispatcher, FaultLimits
 from .hooks import worker_info
 from .protocol import Backend, PrefetchError
 from .resources import usable_cpus
@@ -25,20 +25,6 @@ from .threads import Threads
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
-
-    from .choice import Choice
-
-
-class Observer(Printer, Protocol):
-    """Puts probes on a pipeline, and reports what they measure."""
-
-    source: View[Any]
-
-
-Observe: TypeAlias = Callable[[View[Any], int], Observer]
-
-# Makes an observer of a pipeline with so many workers, when a node starts. None: nothing is observed.
-observe_start: Observe | None = None
 
 
 class Engine:
@@ -57,16 +43,14 @@ class Engine:
         # In a forked child the executor's threads do not exist. The node then starts its own threads.
         is_here = not isinstance(settings.method, str) and settings.pid == self._pid
         self._executor: Executor | None = settings.method if is_here else None  # type: ignore[assignment]
-        self.choice: Choice | None = None  # of ``method="auto"``, once it is made
+        self.choice: Any = None  # of ``method="auto"``, once it is made
 
     def _choose(self) -> None:
         """Choose the workers of ``method="auto"``, once."""
         self._forget_after_fork()
         with self._lock:
             if self._settings.method == "auto" and not self.closed:
-                from .choose import settled  # imported here because it builds nodes
-
-                self._settings, self.choice = settled(self._source, self._settings)
+                self._settings, self.choice = observers.choose(self._source, self._settings)
 
     def settings(self) -> Settings:
         """Return the settings, with the choice of ``method="auto"`` if it was made."""
@@ -143,9 +127,9 @@ class Engine:
         least = 1 if is_told else items_per_job(self._source, settings.workers)
         chunking = Chunking(settings.workers, settings.max_buffered, chunk, target_ns, least)
         options = FaultLimits(settings.timeout_s, settings.retries)
-        if observe_start is None or in_process_worker():
+        if observers.begin is None or in_process_worker():
             return Dispatcher(self._backend(self._source, 2 * chunking.chunk_ns), chunking, options)
-        observer = observe_start(self._source, settings.workers)
+        observer = observers.begin(self._source, settings.workers)
         return Dispatcher(self._backend(observer.source, 2 * chunking.chunk_ns), chunking, options, observer)
 
     def _backend(self, source: View[Any], budget_ns: int) -> Backend:

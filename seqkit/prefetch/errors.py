@@ -28,7 +28,7 @@ def route(root: View[Any], target: View[Any]) -> list[int] | None:
     seen = set()  # search each shared view once: otherwise the time doubles with each level that shares one
     while pending:
         node, path = pending.pop()
-        if node._is_observer:  # the parent's expression has none
+        if not node._name:  # a probe: the parent's expression has none
             (node,) = node._sources
         if node is target:
             return path

@@ -28,7 +28,6 @@ from ..core.iteration import restarting, surviving
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
 from ..core.view import Indexable, T, View
-from ..core.worker import in_process_worker
 from .borders import Borders
 from .consumer import Reader
 from .engine import Engine
@@ -42,7 +41,6 @@ from .statistics import Statistics
 from .window import Chunk
 
 if TYPE_CHECKING:  # the import works only on Linux
-    from .choice import Choice
     from .processes.slots import Pinner
 
 
@@ -167,6 +165,7 @@ class Prefetch(LowerNode[T]):
     """
 
     _reads_ahead = True
+    _passes_on = True
 
     def __init__(self, source: View[T], settings: Settings, engine: Engine | None = None) -> None:
         super().__init__((source,))
@@ -337,7 +336,7 @@ class Prefetch(LowerNode[T]):
         return self._engine
 
     @property
-    def choice(self) -> Choice | None:
+    def choice(self) -> Any:
         """The choice of ``method="auto"``, and why. None before the first read, and for other methods."""
         return self._engine.choice
 
@@ -385,9 +384,3 @@ class Prefetch(LowerNode[T]):
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return [*sources, f"nworkers={self._settings.workers}", f"method={self._settings.method!r}"]
-
-    def _remarks(self) -> list[str]:
-        if self._settings.method == "process" and in_process_worker():
-            return ["in threads: this is a process worker already"]
-        chosen = [] if self.choice is None else [f"auto: {self.choice.code.partition(', ')[2][:-1]}"]
-        return [*chosen, self._engine.state()]

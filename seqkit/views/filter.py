@@ -157,6 +157,8 @@ class FilterScan(Scan):
 class Filter(Scanned[T], Columns[T]):
     """The view that `filter` returns: a gather whose indices are found when they are needed."""
 
+    _passes_on = True
+
     def __init__(self, predicate: Callable[[Any], Any], source: View[T], progress: Progress | None) -> None:
         super().__init__((source,))
         self._predicate = predicate

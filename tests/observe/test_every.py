@@ -9,7 +9,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.observe import every
-from seqkit.prefetch import engine
+from seqkit.prefetch import observers
 
 SCRIPT = """
 import seqkit as sk
@@ -62,7 +62,7 @@ def test_the_number_must_be_a_number():
 
 
 def test_each_node_has_lines_of_its_own(monkeypatch, capsys):
-    monkeypatch.setattr(engine, "observe_start", None)
+    monkeypatch.setattr(observers, "begin", None)
     every.install("10")
     below = sk.prefetch(sk.smap(abs, range(10)), 1, chunk_size=1)
     assert list(sk.prefetch(sk.smap(str, below), 1, chunk_size=1)) == [str(i) for i in range(10)]
@@ -70,3 +70,21 @@ def test_each_node_has_lines_of_its_own(monkeypatch, capsys):
     assert len(lines) == 2
     assert sum("smap(abs)" in line for line in lines) == 1
     assert sum("smap(str)" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize("method", ["thread", "process"])
+def test_errors_are_those_of_a_program_without_lines(method):
+    script = """
+import seqkit as sk
+
+if __name__ == "__main__":
+    view = sk.batch(sk.smap(lambda x: 6 / (x - 3), range(8)), 2)
+    try:
+        list(sk.prefetch(view, 1, "METHOD"))
+    except sk.EvaluationError as error:
+        print([line.replace("prefetch[1] → ", "") for line in str(error).splitlines()[:2]], error.index)
+""".replace("METHOD", method)
+    with_lines, without = run(script, "100"), run(script, "0")
+    assert with_lines.returncode == 0, with_lines.stderr
+    assert with_lines.stdout == without.stdout
+    assert "smap" in without.stdout

@@ -47,7 +47,7 @@ def test_a_sampler_whose_order_is_not_known_is_not_read(name, size):
     loader = sk.DataLoader(X, **({} if "batch_sampler" in arguments else {"batch_size": size}), **arguments)
     before = torch.get_rng_state()
     for look in (sk.preview, lambda loader: sk.trace(loader, 0)):
-        with pytest.raises(TypeError, match="the order of this DataLoader is known only when its sampler"):
+        with pytest.raises(TypeError, match="its order is known only when its sampler"):
             look(loader)
     assert torch.equal(torch.get_rng_state(), before)
     assert loader.epoch == 0

@@ -122,6 +122,8 @@ def add_cache(
 class AddCache(View[T]):
     """The view that `add_cache` returns."""
 
+    _passes_on = True
+
     def __init__(self, source: View[T], settings: CacheSettings, contents: Contents | None = None) -> None:
         super().__init__((source,))
         self._settings = settings
@@ -291,9 +293,3 @@ class AddCache(View[T]):
         settings = self._settings
         named = {"cache_size": settings.cache_size, "max_bytes": settings.max_bytes, "store": settings.store}
         return [*sources, *(f"{name}={value!r}" for name, value in named.items() if value is not None)]
-
-    def _remarks(self) -> list[str]:
-        contents = self._contents
-        kept = f"{len(contents.memory)} items kept"
-        reads = contents.hits + contents.computed
-        return [kept, f"{contents.hits} hits in {reads} reads"] if reads else [kept]

@@ -23,6 +23,7 @@ class OneOfSeveral(Columns[Any]):
     """A view whose item i is item j of source w, where ``_place(i)`` is (w, j)."""
 
     _selects = True
+    _passes_on = True
 
     def _place(self, i: int) -> tuple[int, int]:
         """Return the number of the source of item `i`, and the index there."""

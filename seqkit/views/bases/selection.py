@@ -17,6 +17,7 @@ class Selection(Columns[Any]):
     """A view whose item i is item ``_where(i)`` of its source. A subclass also writes `_many`."""
 
     _selects = True
+    _passes_on = True
 
     def _where(self, i: int) -> int:
         """Return the index in the source of item `i`."""

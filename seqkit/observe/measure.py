@@ -2,8 +2,8 @@
 
 Guarantees
 ----------
-- Called in a worker process (see `child.py`), nothing here computes items in the caller's process. So no pool
-  of native threads starts there, and no cache or iterator changes.
+- Called in a worker process (see `choose.in_child`), nothing here computes items in the caller's process. So
+  no pool of native threads starts there, and no cache or iterator changes.
 - A failing item is counted. A hanging or deadly one costs the process that measures.
 
 Relies on
@@ -25,11 +25,13 @@ from typing import Any, NamedTuple
 from ..core.errors import ItemTimeout, WorkerDied, summary
 from ..core.indices import Plan
 from ..core.view import View
-from .clock import set_clock
-from .figures import Cost
-from .node import Prefetch
-from .results import size_of
-from .settings import Settings
+from ..prefetch.clock import set_clock
+from ..prefetch.node import Prefetch
+from ..prefetch.results import size_of
+from ..prefetch.settings import Settings
+from .choice import Cost
+
+__all__ = ["Use", "cost_of", "lock_share_of", "times_of_workers", "times_s", "use_of"]
 
 # How long it takes until one more process works, on busy CPUs.
 FORK_S = 0.02
@@ -91,7 +93,7 @@ def cost_of(view: View[Any], start: int, seconds: float) -> tuple[Cost, int]:
     )
     # A virtual machine may lose time to others, which is no sleep.
     asleep_s = max(0.0, wall_s - cpu_s - queued_s) if sleeps > 0.5 else 0.0
-    cost = Cost(done, failed, wall_s, cpu_s, asleep_s, sum(sizes) // max(len(sizes), 1), error)
+    cost = Cost(done, failed, cpu_s, asleep_s, sum(sizes) // max(len(sizes), 1), error)
     return cost, next_start(view, start, done)
 
 
