@@ -24,7 +24,6 @@ NAMES = (
     "sources",
     "groups",
     "auto",
-    "profile",
     "bottlenecks",
     "looking",
     "features",

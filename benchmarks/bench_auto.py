@@ -7,12 +7,14 @@ are then measured in turn.
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from collections.abc import Callable
 from time import perf_counter, sleep
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 import seqkit as sk
 
@@ -47,6 +49,34 @@ def waits_then_computes(i: Any) -> int:
     return python(i)
 
 
+def tiny(i: Any) -> Any:
+    return i
+
+
+def augment(item: Any, rng: Any) -> Any:
+    return item + rng.random()
+
+
+def batches() -> Any:
+    """Return batches of items that sleep, augmented."""
+    return sk.batch(sk.random_map(augment, sk.smap(waits, range(N)), seed=0), 8)
+
+
+JPEG = io.BytesIO()
+Image.fromarray(np.random.default_rng(0).integers(0, 255, (256, 256, 3), np.uint8)).save(JPEG, "jpeg")
+
+
+def image(i: Any) -> Any:
+    return np.asarray(Image.open(io.BytesIO(JPEG.getvalue())))
+
+
+TABLE = {"id": np.arange(1000), "value": np.random.default_rng(0).random(1000)}
+
+
+def row(i: Any) -> Any:
+    return {name: column[i % 1000] for name, column in TABLE.items()}
+
+
 def stages() -> Any:
     """Return items that compute, above a node of threads that wait."""
     return sk.smap(python, sk.prefetch(sk.smap(waits, range(N)), 16))
@@ -56,9 +86,12 @@ KINDS: dict[str, Callable[[], Any]] = {
     "Python that computes": lambda: sk.smap(python, range(N)),
     "numpy that releases the lock": lambda: sk.smap(released, range(N)),
     "sleep, as for I/O": lambda: sk.smap(waits, range(N)),
-    "tiny items": lambda: sk.smap(abs, range(N)),
-    "arrays of 8 MiB": lambda: sk.smap(large, range(N)),
+    "tiny items": lambda: sk.smap(tiny, range(N)),
     "sleep, then Python": lambda: sk.smap(waits_then_computes, range(N)),
+    "arrays of 8 MiB": lambda: sk.smap(large, range(N)),
+    "batches that sleep, augmented": batches,
+    "a decoded image": lambda: sk.smap(image, range(N)),
+    "a table row by row": lambda: sk.smap(row, range(N)),
     "Python above a node that sleeps": stages,
 }
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -71,7 +71,7 @@ def not_at_all(node: Any) -> Any:
 
 def with_probes(node: Any) -> Iterator[Any]:
     with tempfile.TemporaryDirectory() as directory:
-        pipeline = _ProbedPipeline.of(node, Recording(directory, perf_counter))
+        pipeline = _ProbedPipeline(node, Recording(directory, perf_counter))
         yield from pipeline.view
         for _, copy in pipeline.nodes:
             copy.close()

@@ -120,21 +120,21 @@ PASSIVE = {"Lock", "RLock", "local", "get_ident"}  # what others may use of thre
 # What each room may weigh: its code lines, without docstrings, comments and blank lines. A room that needs
 # more gives its reason in a decision, or cuts elsewhere. Lines that move take their budget along.
 BUDGETS = {
-    "__init__": 216,
+    "__init__": 218,
     "collation": 930,
-    "core": 2410,
+    "core": 2408,
     "executors": 541,
-    "loader": 1957,
-    "observe": 3598,
-    "prefetch": 6687,
+    "loader": 1963,
+    "observe": 3323,
+    "prefetch": 6225,
     "samplers": 1310,
     "sources": 2376,
-    "stores": 1793,
+    "stores": 1789,
     "streams": 1807,
     "testing": 812,
     "torch": 213,
     "transforms": 39,
-    "views": 4080,
+    "views": 4083,
 }
 
 

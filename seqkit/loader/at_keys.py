@@ -115,10 +115,7 @@ class Samples(View[Any]):
             return ((source, (i,)),)
         keys = i if is_list else (i,)
         if not self._takes_keys and source._known is not None:
-            found = [(key, self._position(key)) for key in keys]
-            if wrong := [j for _, j in found if isinstance(j, TypeError)]:
-                raise wrong[0]
-            keys = [j if isinstance(j, int) else key for key, j in found]
+            keys = [key if isinstance(j := self._position(key), IndexError) else j for key in keys]
         return ((source, keys),)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:

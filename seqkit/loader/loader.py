@@ -448,11 +448,6 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         """Return the `sampler` or `batch_sampler` that was given, or None (for displays)."""
         return self._options.given_sampler
 
-    def draws_its_order(self) -> bool:
-        """Is the order another one in every run of the program, because no seed was given?"""
-        given = self._options
-        return bool(given.shuffle) and given.seed is None and given.generator is None
-
     def with_workers(
         self,
         num_workers: int,

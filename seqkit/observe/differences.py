@@ -13,7 +13,7 @@ from ..core.view import View
 from .digest import digest
 from .remedy import is_loader
 from .tree import text_of
-from .ways import PROCESSES, REFERENCE, THREADS, Epoch, Way, ways, without_nodes
+from .ways import PROCESSES, REFERENCE, THREADS, EpochOf, Way, ways, without_nodes
 
 __all__ = ["Difference", "explained"]
 
@@ -60,7 +60,7 @@ class Difference:
         )
 
 
-def explained(epoch: Epoch, firsts: dict[str, int]) -> Difference:
+def explained(epoch: EpochOf, firsts: dict[str, int]) -> Difference:
     """Explain a difference. `firsts` has the first differing index for each way to read that differs."""
     name = next((way for way in _SIMPLEST if way in firsts), next(iter(firsts)))
     index, sequence = firsts[name], epoch.sequence
@@ -108,12 +108,12 @@ def _cause_of(drawn: str, differing: set[str]) -> tuple[str, str]:
     )
 
 
-def _lowest(view: View[Any], index: int, way: Way) -> tuple[str, str, str, Epoch, int] | None:
+def _lowest(view: View[Any], index: int, way: Way) -> tuple[str, str, str, EpochOf, int] | None:
     """Return the lowest view whose items differ, two items, and where to read it again; or None."""
     for _ in range(TRIES):
         for part, indices in _below(view, range(max(0, index + 1 - MOST_ITEMS), index + 1)):
             try:
-                selected = Epoch(part, 0, indices=indices)
+                selected = EpochOf(part, 0, indices=indices)
                 expected = [*ways(False)[REFERENCE](selected, len(indices))]
                 others = [*way(selected, len(indices))]
             except Exception:  # such as items that cannot be sent by a process

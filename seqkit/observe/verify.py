@@ -19,7 +19,7 @@ from . import html
 from .differences import Difference, explained
 from .remedy import is_loader, refuse_one_shots
 from .tree import text_of
-from .ways import REFERENCE, RESUMED, Epoch, Way, digests, shortened, ways, without_nodes
+from .ways import REFERENCE, RESUMED, EpochOf, Way, digests, shortened, ways, without_nodes
 
 __all__ = ["Check", "Verification", "verify"]
 
@@ -81,10 +81,10 @@ def verify(sequence: Indexable[Any] | Any, n: int = 64, seconds: float | None = 
         if is_loader(sequence):
             dataset = getattr(sequence, "dataset", None)
             own = without_nodes(dataset, nodes=True) if isinstance(dataset, View) else None
-            epochs = [Epoch(sequence, epoch, own) for epoch in (0, 1)]
+            epochs = [EpochOf(sequence, epoch, own) for epoch in (0, 1)]
             return _verified(type(sequence).__name__, epochs, ways(True), count, until_s)
         view = without_nodes(as_view(sequence, "verify"))
-        epochs = [Epoch(view.at_epoch(epoch), epoch) for epoch in ((0, 1) if view._varies else (0,))]
+        epochs = [EpochOf(view.at_epoch(epoch), epoch) for epoch in ((0, 1) if view._varies else (0,))]
         return _verified(text_of(view), epochs, ways(False), count, until_s)
 
 
@@ -179,7 +179,7 @@ class Verification:
 
 
 def _verified(
-    subject: str, epochs: list[Epoch], to_read: dict[str, Way], count: int, seconds: float
+    subject: str, epochs: list[EpochOf], to_read: dict[str, Way], count: int, seconds: float
 ) -> Verification:
     checks, difference, compared, most = list[Check](), None, count, count
     for epoch in epochs:

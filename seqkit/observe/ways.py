@@ -27,7 +27,7 @@ __all__ = [
     "REFERENCE",
     "RESUMED",
     "THREADS",
-    "Epoch",
+    "EpochOf",
     "Way",
     "digests",
     "shortened",
@@ -43,10 +43,10 @@ LIMIT_S = 30.0
 
 Change = Callable[[View[Any], tuple[View[Any], ...]], View[Any] | None]
 # Returns up to so many items of an epoch.
-Way = Callable[["Epoch", int], Iterator[Any]]
+Way = Callable[["EpochOf", int], Iterator[Any]]
 
 
-class Epoch(NamedTuple):
+class EpochOf(NamedTuple):
     """An epoch of a loader or a view, or its items at some indices.
 
     `dataset` takes the place of the data set of a loader.
@@ -105,7 +105,7 @@ def _pickled(value: Any) -> Any:
         raise ValueError(f"it cannot be pickled: {type(error).__name__}") from error
 
 
-def _resumed(epoch: Epoch, count: int) -> Iterator[Any]:
+def _resumed(epoch: EpochOf, count: int) -> Iterator[Any]:
     """Yield the items from the middle on, of a loader that got the state of another one."""
     with epoch.copy() as first:
         begun = iter(first)

@@ -207,19 +207,6 @@ def test_the_pipeline_of_a_loader_is_profiled():
     assert len(list(loader)) == 8
 
 
-def test_the_nodes_of_bound_batches_are_profiled():
-    def init(worker):
-        np.random.seed(worker)
-
-    loader = sk.DataLoader(
-        sk.smap(spin, range(64)), batch_size=8, num_workers=2, method="process", worker_init_fn=init
-    )
-    found = profile(loader, n=8, try_workers=False)
-    assert found.items == 8
-    assert len(found.nodes) == 2
-    assert next(stage for stage in found.stages if stage.view == "smap(spin)").items == 64
-
-
 def test_the_consumers_own_time_is_separate():
     found = profile(sk.smap(str, range(50)), n=50, step=spin_long, try_workers=False)
     assert found.step_s > 0
