@@ -665,7 +665,7 @@ sk.materialize(sk.smap(make, range(2000)), sys.argv[1], nworkers=2)
 
 
 @pytest.mark.parametrize("name", ["a.npy", "a.parquet"])
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.stress)])
+@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.stress)])
 def test_a_kill_at_any_moment_loses_only_the_items_in_work(name: str, kills: int, tmp_path: Path) -> None:
     needs(name)
     path, log = tmp_path / name, tmp_path / "log"

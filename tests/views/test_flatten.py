@@ -18,7 +18,15 @@ from seqkit.testing.failing import Failure, by_index, by_iteration
 from seqkit.testing.sources import UnsizedSource
 from seqkit.views.flatten import flatten
 
-from ..helpers import FailsAt, Interrupted, Naturals, agree_after_errors, loses_nothing, past_errors
+from ..helpers import (
+    FailsAt,
+    Interrupted,
+    Naturals,
+    agree_after_errors,
+    loses_nothing,
+    mostly_stress,
+    past_errors,
+)
 
 NESTED = [["a", "b"], [], ("c",), "de", [], np.array(["f"]), sk.view("gh")[::-1], []]
 FLAT = list("abcdefhg")
@@ -302,23 +310,25 @@ def loads(log):
 
 
 ORDERS = {
+    "groups of flatten": lambda files: sk.shuffle_groups(flatten(files, [ITEMS] * FILES), ITEMS, seed=0),
+    "backwards": lambda files: flatten(files, [ITEMS] * FILES)[::-1],
     "flatten": lambda files: flatten(files, [ITEMS] * FILES),
     "unbatch": lambda files: sk.unbatch(files, ITEMS, 0),
     "flatten of a map": lambda files: flatten(sk.smap(list, files), [ITEMS] * FILES),
-    "groups of flatten": lambda files: sk.shuffle_groups(flatten(files, [ITEMS] * FILES), ITEMS, seed=0),
     "groups of unbatch": lambda files: sk.shuffle_groups(sk.unbatch(files, ITEMS, 0), ITEMS, seed=0),
     "a map of flatten": lambda files: sk.smap(abs, flatten(files, [ITEMS] * FILES)),
-    "backwards": lambda files: flatten(files, [ITEMS] * FILES)[::-1],
 }
 WORKERS = [(0, "thread"), (1, "thread"), (2, "thread"), (1, "process"), (2, "process")]
 
 
 @pytest.mark.parametrize(("workers", "method"), WORKERS)
-@pytest.mark.parametrize("make", ORDERS.values(), ids=ORDERS)
+@pytest.mark.parametrize("name", mostly_stress(*ORDERS, here=2))
 @pytest.mark.parametrize("size", [pytest.param(4, marks=pytest.mark.stress), 7])
-def test_a_loader_loads_each_file_once_per_worker(workers, method, make, size, tmp_path):
+def test_a_loader_loads_each_file_once_per_worker(workers, method, name, size, tmp_path):
     log = tmp_path / "loads"
-    loader = sk.DataLoader(make(Files(log)), size, num_workers=workers, method=method, batch_transform=list)
+    loader = sk.DataLoader(
+        ORDERS[name](Files(log)), size, num_workers=workers, method=method, batch_transform=list
+    )
     for _ in range(2):
         assert sorted(int(x) for batch in loader for x in batch) == list(range(FILES * ITEMS))
         found = loads(log)
