@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -25,6 +26,7 @@ LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "build", "dist")
 # What a fault may come to.
 KILLED, SURVIVED, UNSURE, LATE, STALE = "killed", "SURVIVED", "UNSURE", "TOO LONG", "DOES NOT APPLY"
 APPLIES = "applies"
+MOST_DOUBTFUL = 4
 
 
 @dataclass(frozen=True)
@@ -95,22 +97,28 @@ class Tree:
     def pytest(self, arguments: list[str], until: float) -> tuple[int | None, str]:
         """Return the exit status, None if there was no time left, and the first test that failed."""
         command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=line", "-p", "no:cacheprovider"]
-        process = subprocess.Popen(
-            [*command, *arguments],
-            cwd=self.path,
-            env={**os.environ, "PYTHONPATH": str(self.path)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            output, _ = process.communicate(timeout=max(until - monotonic(), 1))
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            return None, ""
+        with tempfile.TemporaryFile("w+") as written:  # no pipe, which processes left behind would keep open
+            process = subprocess.Popen(
+                [*command, *arguments],
+                cwd=self.path,
+                env={**os.environ, "PYTHONPATH": str(self.path)},
+                stdin=subprocess.DEVNULL,
+                stdout=written,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                process.wait(max(until - monotonic(), 1))
+            except subprocess.TimeoutExpired:
+                pass
+            has_ended = process.poll() is not None
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # also what a fault has left behind
+            process.wait()
+            if not has_ended:
+                return None, ""
+            written.seek(0)
+            output = written.read()
         failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.MULTILINE)
         status = 0 if process.returncode == 5 else process.returncode  # 5: no test was chosen
         return status, failed[1] if failed else output.strip()[-300:]
@@ -124,29 +132,39 @@ def outcome_of(mutant: Mutant, tree: Tree, seconds: float) -> tuple[str, str]:
         faulty = mutant.applied(original)
     except (OSError, LookupError) as error:
         return STALE, str(error)
-    until = monotonic() + seconds
-    tree.write(mutant.file, faulty)
+    until, doubtful = monotonic() + seconds, list[str]()
     try:
-        for run in mutant.runs:
-            status, failed = tree.pytest([*_named_alike(tree, mutant, run), *run.split()], until)
-            if status is None:
-                return LATE, run
-            if status:
-                break
-        else:
-            return SURVIVED, ""
+        for run in [*_named_alike(tree, mutant), *mutant.runs]:
+            while True:
+                tree.write(mutant.file, faulty)
+                left_out = [f"--deselect={test}" for test in doubtful]
+                status, failed = tree.pytest([*run.split(), *left_out], until)
+                if status is None:
+                    return LATE, run
+                if not status:
+                    break
+                if "::" not in failed:  # nothing could be imported
+                    return KILLED, failed
+                always = tree.pytest([failed], monotonic() + 120)[0] != 0
+                tree.write(mutant.file, original)
+                if always and tree.pytest([failed], monotonic() + 120)[0] == 0:
+                    return KILLED, failed
+                doubtful.append(failed)  # it fails without the fault, or only sometimes
+                if len(doubtful) > MOST_DOUBTFUL:
+                    return (
+                        UNSURE,
+                        f"tests fail without the fault, too, or only sometimes: {', '.join(doubtful)}",
+                    )
     finally:
         tree.write(mutant.file, original)
-    if "::" in failed and tree.pytest([failed], monotonic() + 120)[0]:
-        return UNSURE, f"{failed} fails without the fault, too"
-    return KILLED, failed
+    return SURVIVED, ""
 
 
-def _named_alike(tree: Tree, mutant: Mutant, run: str) -> list[str]:
-    """Return the test files of a run that are named like the file with the fault, to run them first."""
-    folders = [word for word in run.split() if not word.startswith("-") and (tree.path / word).is_dir()]
-    name = f"test_{Path(mutant.file).stem}.py"
-    return [f"{folder}/{name}" for folder in folders if (tree.path / folder / name).exists()]
+def _named_alike(tree: Tree, mutant: Mutant) -> list[str]:
+    """Return the test file that is named like the file with the fault, to run it first."""
+    words = {word for run in mutant.runs for word in run.split() if not word.startswith("-")}
+    files = [f"{word}/test_{Path(mutant.file).stem}.py" for word in words]
+    return [file for file in files if (tree.path / file).exists()]
 
 
 def main() -> int:

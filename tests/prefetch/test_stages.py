@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import select
 import signal
 import threading
 import time
@@ -409,11 +410,18 @@ def test_no_more_is_computed_ahead_than_the_windows_hold() -> None:
 
 
 def test_a_child_that_an_item_forks_reads_without_the_stage() -> None:
-    def sum_in_child(x: int) -> int:
+    def late(x: int) -> int:
+        time.sleep(0.02)  # not delivered yet when the child asks
+        return 2 * x
+
+    def in_child(x: int) -> int:
         receive, send = os.pipe()
         if not (pid := os.fork()):
             os.write(send, bytes([node[x] + node[x + 1]]))
             os._exit(0)
+        if not select.select([receive], [], [], 10)[0]:
+            os.kill(pid, signal.SIGKILL)
+            os.write(send, b"?")
         os.waitpid(pid, 0)
         found = os.read(receive, 1)[0]
         os.close(receive)
@@ -421,10 +429,10 @@ def test_a_child_that_an_item_forks_reads_without_the_stage() -> None:
         return found
 
     with (
-        sk.prefetch(sk.smap(double, range(20)), 2) as node,
-        sk.prefetch(sk.smap(lambda x: sum_in_child(x // 2), node[:10]), 2) as stage,
+        sk.prefetch(sk.smap(late, range(11)), 1) as node,
+        sk.prefetch(sk.collate([sk.smap(in_child, range(10)), node[:10]]), 2) as stage,
     ):
-        assert list(stage) == [4 * x + 2 for x in range(10)]
+        assert list(stage) == [(4 * x + 2, 2 * x) for x in range(10)]
 
 
 def test_large_results_wait_in_their_slots_for_the_stage_above() -> None:
