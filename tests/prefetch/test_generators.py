@@ -93,13 +93,20 @@ def warnings_of(view: Any, kind: Kind = PROCESSES[0], **options: Any) -> list[st
     return [str(one.message) for one in caught]
 
 
+KINDS_OF_GENERATORS = [np.random.default_rng(0), np.random.RandomState(0), random.Random(0)]
+
+
 @pytest.mark.parametrize(
-    "rng",
-    [np.random.default_rng(0), np.random.RandomState(0), random.Random(0)],
-    ids=lambda r: type(r).__name__,
+    ("holder", "rng"),
+    [  # the generators take turns, and `make stress` runs all
+        pytest.param(holder, rng, marks=[pytest.mark.stress] * (turn % 3 != number))
+        for turn, holder in enumerate(HOLDERS)
+        for number, rng in enumerate(KINDS_OF_GENERATORS)
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-@pytest.mark.parametrize(("build", "way"), HOLDERS.values(), ids=HOLDERS)
-def test_a_held_generator_is_named_with_the_way_to_it(build: Any, way: str, rng: Any) -> None:
+def test_a_held_generator_is_named_with_the_way_to_it(holder: str, rng: Any) -> None:
+    build, way = HOLDERS[holder]
     view = build(rng).batch(2)
     assert way in " ".join(name for name, _ in generators(view))
     (text,) = warnings_of(view)
