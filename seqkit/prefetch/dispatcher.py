@@ -188,8 +188,6 @@ class Dispatcher:
         limit_s = self._options.timeout_s or timeout_s or math.inf
         reader = kind(self, Consumer(window, epoch, stage, limit_s))
         self.step(self._watch, reader)
-        if limit is None:  # an iterator, not plain indexing
-            self.backend.opened(reader)
         return reader
 
     def limit(self, items: int | None) -> int:

@@ -126,9 +126,6 @@ class Backend(ABC):
     @abstractmethod
     def start(self) -> None: ...
 
-    def opened(self, reader: object) -> None:  # noqa: B027
-        """Record that an iterator has been opened. It is closed when `reader` is collected."""
-
     def has_room(self) -> bool:
         """Return whether there is memory for the result of another job."""
         return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from mmap import PAGESIZE
@@ -34,8 +33,6 @@ ENGINES = ("dask", "ray")
 Context = Literal["fork", "forkserver", "spawn"]
 CONTEXTS: tuple[str, ...] = get_args(Context)
 
-# How long the workers of a notebook wait for an iterator before they end.
-IDLE_S = 300.0
 # Number of slots for the arrays that consumers hold, beyond those of jobs in flight and of unread results.
 LEASES = 8
 
@@ -70,16 +67,6 @@ class Settings:
     def slot_counts(self) -> tuple[int, int]:
         """Return how many jobs may be in flight, and how many slots there are."""
         return slot_counts(self.max_buffered, self.workers, self.shm_size)
-
-    def idle_s(self) -> float:
-        """Return after which time without an open iterator workers end, or 0 if they do not.
-
-        Notebooks keep every node that a cell has shown, and the nodes of the last traceback. Workers with a
-        state of their own, and those of loaders, do not end: loaders close their nodes.
-        """
-        shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-        has_state = self.start_hook is not None or self.workers == 1 or self.item_seed is not None
-        return 0.0 if shell is None or has_state else IDLE_S
 
 
 def slot_counts(max_buffered: int | None, workers: int, shm_size: int | None) -> tuple[int, int]:

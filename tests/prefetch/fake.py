@@ -105,9 +105,6 @@ class Fake:
     def start(self) -> None:
         pass
 
-    def opened(self, reader: object) -> None:
-        pass
-
     def has_room(self) -> bool:
         return self.free > 0
 

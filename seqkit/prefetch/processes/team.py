@@ -96,7 +96,6 @@ class WorkerHandle:
     death: Death | None = None
     # The transport writes these.
     is_ready: bool = False
-    is_idle: bool = False  # whether it ends because nothing is read
     stopped: int = 0  # the job for which the worker was killed
     stack: str = ""  # where the worker was then
 
@@ -308,9 +307,8 @@ class Team:
         try:
             for kind, worker, value, nbytes, pidfd, error in template.answers():
                 handle = self.handles.get(worker)
-                if kind in (TemplateMessage.UNSAFE, TemplateMessage.IDLE):
-                    if kind == TemplateMessage.UNSAFE:
-                        self.context = "spawn"
+                if kind == TemplateMessage.UNSAFE:
+                    self.context = "spawn"
                     self._do_without(template)
                     return
                 if handle is None:  # the template itself failed, so there is an error
@@ -383,7 +381,7 @@ class Team:
         death = handle.death
         assert death is not None
         del self.handles[handle.number]
-        deaths = 0 if has_worked or handle.is_idle else handle.deaths + 1
+        deaths = 0 if has_worked else handle.deaths + 1
         if deaths > MOST_DEATHS:
             end = death.cause
             if handle.pid:
@@ -391,7 +389,7 @@ class Team:
             self._failures.append(Failed(handle.number, RuntimeError(end)))
             return False
         self._missing.append(WorkerHandle(handle.number, deaths))
-        return not handle.is_idle
+        return True
 
     def start_missing(self) -> None:
         """Start the workers that are to be started."""

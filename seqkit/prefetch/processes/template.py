@@ -67,7 +67,6 @@ class TemplateMessage:
     ENDED = 1  # the worker ended with this wait status, or -1 if it is unknown, and had this much memory
     FAILED = 2  # the worker could not be forked, or for -1 the pipeline could not be unpickled; has a record
     UNSAFE = 3  # the pipeline has started threads, so no worker can be forked
-    IDLE = 4  # the template ends, because all workers have ended and nothing is read
 
 
 class Template:
@@ -248,9 +247,6 @@ def _serve(channel: socket.socket, setup: WorkerSetup, workers: dict[int, tuple[
                 ended = linux.reap(pid, fd, REAP_S)
                 os.close(fd)
                 channel.send(_ANSWER.pack(TemplateMessage.ENDED, number, *(ended or (-1, 0))))
-                if setup.spec.idle_s and not workers:
-                    channel.send(_ANSWER.pack(TemplateMessage.IDLE, -1, 0, 0))
-                    return
                 continue
             message = channel.recv(_START.size)
             if not message:

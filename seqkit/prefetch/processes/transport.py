@@ -162,7 +162,6 @@ class Processes(Backend):
             TorchModes.of_this_thread(),
             self._settings.item_seed,
             tuple(generators(self._pipeline)),
-            self._settings.idle_s(),
         )
         self._poll.register(self._fds["results_r"], select.POLLIN)
         self._poll.register(self._fds["wake_r"], select.POLLIN)
@@ -239,11 +238,6 @@ class Processes(Backend):
     @property
     def _handles(self) -> dict[int, WorkerHandle]:
         return self._team.handles if self._team is not None else {}
-
-    def opened(self, reader: object) -> None:
-        if self._spec.idle_s:
-            self._control.opened()
-            weakref.finalize(reader, _closed, self._control, self._pid).atexit = False
 
     # ---------------------------------------------------------------- jobs
 
@@ -350,8 +344,6 @@ class Processes(Backend):
             self._events.append(Failed(worker, pickle.loads(data).rebuild()))
         elif kind == Kind.ALIKE:
             self._warn_of_generator(self._spec.generators[number][0])
-        elif kind == Kind.IDLE:
-            self._handles[worker].is_idle = True
         else:
             handle = self._handles[worker]
             handle.begins_by = None
@@ -649,8 +641,3 @@ class Processes(Backend):
         self._closed = True
         # A fork of the child must not close descriptors that have these numbers by then.
         user_forks.living.discard(weakref.ref(self))
-
-
-def _closed(control: Control, pid: int) -> None:
-    if os.getpid() == pid:  # the word is shared with forked processes
-        control.closed()

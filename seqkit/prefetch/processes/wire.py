@@ -49,7 +49,6 @@ class Kind:
     READY: Final = 3  # the worker has started; the number is its pid
     FAILED: Final = 4  # the start failed; the number is the size of the pickled error, see `error_at`
     ALIKE: Final = 6  # a generator draws as in the other workers; the number is its place in the spec
-    IDLE: Final = 5  # the worker ends, because nothing has been read for a while
 
 
 class Flag:
@@ -116,19 +115,6 @@ class Control:
         """Record that urgent jobs have been sent (parent)."""
         self._words[1] += jobs
 
-    def opened(self) -> None:
-        """Record that an iterator was opened (the parent writes)."""
-        self._words[3] += 1
-
-    def closed(self) -> None:
-        """Record that an iterator was closed (the parent writes, in any thread)."""
-        self._words[4] += 1
-
-    @property
-    def iterators(self) -> tuple[int, int]:
-        """How many iterators have been opened, and how many have been closed."""
-        return self._words[3], self._words[4]
-
     @property
     def closing(self) -> bool:
         """Whether workers must stop before their next job (the parent writes)."""
@@ -182,4 +168,3 @@ class Spec:
     modes: TorchModes
     item_seed: int | None = None  # to seed the global generators for every item, not for every epoch
     generators: tuple[tuple[str, bytes], ...] = ()  # that functions hold, see `generators.py`
-    idle_s: float = 0.0  # workers end when no iterator has been open for so long; 0: they do not

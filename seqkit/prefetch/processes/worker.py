@@ -94,7 +94,6 @@ class Worker:
         self._alike = {key: one for key, one in held.items() if key in spec.generators}
         self._arrivals = select.epoll()
         self._urgent_seen = 0
-        self._iterators_seen = (0, 0)
         for pipe in (fds.jobs, fds.urgent):  # exclusive: a job wakes one idle worker, not all
             self._arrivals.register(pipe, select.EPOLLIN | linux.EPOLLEXCLUSIVE)
 
@@ -193,15 +192,7 @@ class Worker:
             try:
                 return os.read(self.fds.jobs, JOB.size)
             except BlockingIOError:
-                if not self._arrivals.poll(self.spec.idle_s or None) and self._is_idle():
-                    tell(self.fds, self.number, Kind.IDLE)
-                    return b""
-
-    def _is_idle(self) -> bool:
-        """Return whether no iterator is open, and none has been opened since the last call."""
-        seen, self._iterators_seen = self._iterators_seen, self.control.iterators
-        opened, closed = self._iterators_seen
-        return opened == closed and seen == self._iterators_seen
+                self._arrivals.poll()
 
     # ---------------------------------------------------------------- delivering
 
