@@ -418,7 +418,6 @@ class _Pipeline:
                 is_end = evaluator.run(epoch, indices, sink, budget_ns)
         finally:
             _current.executor = before
-        evaluator.leave_if_forked()
         return is_end
 
     def forget(self) -> None:
@@ -504,7 +503,6 @@ class _Packer:
     def _add(self, value: Any, is_failed: bool) -> bool:
         data = self._data
         is_failed, (form, tail, moved, start, _) = encoded_item(value, is_failed, None, len(data))
-        self._evaluator.leave_if_forked()
         for offset, buffer in moved:
             data += bytes(offset - len(data))
             data += buffer

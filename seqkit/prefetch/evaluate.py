@@ -58,7 +58,6 @@ class Evaluator:
         self._begin_item = begin_item
         self._epoch = -1
         self.keyed = pipeline
-        self._generation = generation.number
 
     def run(
         self,
@@ -74,11 +73,10 @@ class Evaluator:
         Stops between two items when `budget_ns` are over or the sink has no more room. In the middle of a
         group, such as a file, it goes on for as long again. `began` is called at the start of each item after
         the first, with the time in monotonic nanoseconds. With `begin_planned`, which is called like
-        `begin_item`, each item is read singly. An item may fork, and return in the child too: see
-        `leave_if_forked`.
+        `begin_item`, each item is read singly. A process that an item has forked ends when it leaves it.
         """
         done, count, go_on, put, clock = 0, len(indices), True, sink.put, monotonic_ns
-        begun = clock()
+        begun, forks = clock(), generation.number
         deadline, is_extended = begun + budget_ns, False
         items = None
         while go_on and done < count:
@@ -86,6 +84,8 @@ class Evaluator:
                 if items is None:
                     items = self._items(epoch, indices, begin_planned)
                 for value in items:
+                    if generation.number != forks:
+                        leave_fork()
                     go_on = put(value)
                     done += 1
                     if done == count or not go_on:
@@ -98,7 +98,8 @@ class Evaluator:
                         began(now)
                 break
             except BaseException as raised:
-                self.leave_if_forked(raised)
+                if generation.number != forks:
+                    leave_fork()
                 now = clock()
                 go_on = sink.fail(_of_item(raised)) and now < deadline
                 done += 1
@@ -143,14 +144,6 @@ class Evaluator:
         """Return whether two successive indices are of one group, which this worker has read."""
         borders = Borders.of(self.keyed)
         return borders is not None and borders.cut(two) == 2
-
-    def leave_if_forked(self, error: BaseException | None = None) -> None:
-        """End this process if an item forked it. The worker continues in the other process.
-
-        A worker calls this method before it reports outcomes.
-        """
-        if generation.number != self._generation:
-            leave_fork(error)
 
     def _at(self, epoch: int) -> View[Any]:
         """Key the pipeline for an epoch. Epoch -1 is the pipeline as the user passed it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -45,8 +44,6 @@ def introduce(hook: Callable[..., Any] | None, worker: int, workers: int) -> Non
 def call_hook(hook: Callable[..., Any] | None, worker: int) -> None:
     """Call a start hook with the worker's number, or without arguments if it takes none.
 
-    If the hook forks, only the worker itself returns from this function.
-
     >>> call_hook(print, 3)
     3
     >>> call_hook(lambda: print("ready"), 3)
@@ -54,26 +51,20 @@ def call_hook(hook: Callable[..., Any] | None, worker: int) -> None:
     """
     if hook is None:
         return
-    pid = os.getpid()
+    forks = generation.number
     try:
         if accepts(hook, worker):
             hook(worker)
         else:
             hook()
-    except BaseException as error:
-        if os.getpid() != pid:
-            leave_fork(error)
-        raise
-    if os.getpid() != pid:
-        leave_fork()
+    finally:
+        if generation.number != forks:
+            leave_fork()
 
 
-def leave_fork(error: BaseException | None = None) -> NoReturn:
-    """End a process that user code in a worker forked. It is not a worker. Its status is 1 after an error."""
-    is_exit = isinstance(error, SystemExit) and not error.code
+def leave_fork() -> NoReturn:
+    """End a process that user code in a worker forked, and that left the user's code. It is no worker."""
     try:
-        if error is not None and not is_exit:
-            sys.excepthook(type(error), error, error.__traceback__)
         flush_streams()
     finally:
-        os._exit(int(error is not None and not is_exit))
+        os._exit(1)

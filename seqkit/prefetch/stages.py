@@ -19,11 +19,13 @@ Relies on
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Self
 
@@ -31,7 +33,6 @@ from ..core.errors import EndOfSequence
 from ..core.indices import UNKNOWN
 from ..core.view import T, View, is_measured
 from .consumer import Consumer, Reader
-from .hooks import generation
 from .reading import opened
 from .results import Outcomes
 from .window import Chunk
@@ -201,12 +202,11 @@ class StagePlan:
 
     def items(self, position: int) -> Callable[[int, Any], None]:
         """Return a function that begins the item at a position. Its next call begins the next item."""
-        positions, forks = count(position), generation.number
+        positions = count(position)
 
         def begin(epoch: int, i: Any) -> None:
             leave()
-            if generation.number == forks:  # a child that an item forked has none of the threads
-                _local.item = self._begin(next(positions))
+            _local.item = self._begin(next(positions))
 
         return begin
 
@@ -313,12 +313,11 @@ class StagePlan:
 class Item:
     """The item of the node above that a worker thread computes."""
 
-    __slots__ = ("_claims", "_forks", "_stage")
+    __slots__ = ("_claims", "_stage")
 
     def __init__(self, stage: StagePlan, claims: Claims) -> None:
         self._stage = stage
         self._claims = claims
-        self._forks = generation.number
 
     def plans(self, node: LowerNode[Any]) -> bool:
         """Return whether the plan of the node above reaches a node."""
@@ -341,10 +340,6 @@ class Item:
             return node.read_now(i, self._stage.timeout_s)  # the node was closed, and perhaps restarted
         return parcel.item(node, position)
 
-    def is_in_its_process(self) -> bool:
-        """Return False in a child that the item has forked, where the stage has no threads."""
-        return generation.number == self._forks
-
     def end(self) -> None:
         self._stage.drop(self._claims)
         self._claims = {}
@@ -355,18 +350,19 @@ class _Computing(threading.local):
 
 
 _local = _Computing()
+if hasattr(os, "register_at_fork"):  # a child that an item forks has none of the threads of the stage
+    os.register_at_fork(after_in_child=partial(setattr, _local, "item", None))
 
 
 def current_item() -> Item | None:
     """Return the item that this worker thread computes, if there is a stage."""
-    item = _local.item
-    return item if item is None or item.is_in_its_process() else None
+    return _local.item
 
 
 def leave() -> None:
     """End the item that this worker thread computes."""
     item, _local.item = _local.item, None
-    if item is not None and item.is_in_its_process():
+    if item is not None:
         item.end()
 
 

@@ -192,7 +192,6 @@ class _Worker:
         is_end = evaluator.run(job.epoch, job.indices, run.sink, budget_ns, run.began, begin)
         leave()
         set_clock(None)
-        evaluator.leave_if_forked()
         set_worker_info(None)
         result = Ready.sized(run.take(len(run.sink.outcomes.values)))
         return Done(job.ticket, result, perf_counter_ns() - begun, self.info.id, is_end=is_end)

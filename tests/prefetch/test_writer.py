@@ -51,7 +51,7 @@ class Desk:
         def of(error: BaseException) -> Record:
             return record(error, sk.view([0]))
 
-        return Writer(self.block, items, self.memory, of, lambda: None, is_whole)
+        return Writer(self.block, items, self.memory, of, is_whole)
 
     def finished(self, file: list[Any] | None = None) -> Outcomes:
         """Read the finished items, as they are now; that which comes in a file, too, if there is one."""

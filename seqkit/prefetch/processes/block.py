@@ -195,8 +195,6 @@ class Writer:
         The memory of the block again, as an object of its own. User code may hold parts of it.
     record : callable
         Returns the record of an exception.
-    after_pickling : callable
-        Called after user code may have run.
     is_whole : bool
         Whether only the size of the block limits the job.
     """
@@ -207,13 +205,11 @@ class Writer:
         items: int,
         arena: Block,
         record: Callable[[BaseException], Any],
-        after_pickling: Callable[[], None],
         is_whole: bool = False,
     ) -> None:
         self._block = block
         self._limit = len(arena) if is_whole else GROUP_BYTES
         self._record = record
-        self._after_pickling = after_pickling
         self.arena = arena
         self._most = min(items, most_items(len(block.memory)))
         self._start = self.used = HEADER_BYTES + 16 * self._most
@@ -292,7 +288,6 @@ class Writer:
     def _encode(self, value: Any, is_failed: bool = False) -> bool:
         memory, before = self._block.memory, self.used
         is_failed, (form, tail, moved, start, buffers) = encoded_item(value, is_failed, memory, before)
-        self._after_pickling()
         self._before = before, self.buffers
         for offset, buffer in moved:
             self._place(memory, offset, buffer)

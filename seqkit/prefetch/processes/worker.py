@@ -34,6 +34,7 @@ from ..codec import Block
 from ..errors import record
 from ..evaluate import NEVER_NS, Evaluator
 from ..generators import generators, state
+from ..hooks import leave_fork
 from ..seeding import Seeding
 from ..stages import live_below
 from . import linux
@@ -76,6 +77,7 @@ class Worker:
         seeding: Seeding,
     ) -> None:
         self.number = number
+        self._pid = os.getpid()
         self.spec = spec
         self.seeding = seeding
         self.layout = spec.layout
@@ -125,15 +127,13 @@ class Worker:
         return self.segment.block(self.layout.slot_at(slot), self.layout.slot_bytes)
 
     def _writer(self, slot: int, items: int, is_whole: bool = False) -> Writer:
-        after_pickling = self.evaluator.leave_if_forked
-        return Writer(self._blocks[slot], items, self._arenas[slot], self._record, after_pickling, is_whole)
+        return Writer(self._blocks[slot], items, self._arenas[slot], self._record, is_whole)
 
     def _record(self, error: BaseException) -> Any:
         return record(error, self.evaluator.keyed)
 
     def _refuse(self, ticket: int, slot: int, error: BaseException, items: int) -> None:
         """Report that the indices of a job cannot be read. If there are several, each is sent again alone."""
-        self.evaluator.leave_if_forked(error)
         if items > 1:
             tell(self.fds, self.number, Kind.SKIPPED, ticket, flags=Flag.UNREADABLE)
             return
@@ -166,7 +166,8 @@ class Worker:
             began = partial(block.words.__setitem__, 2) if is_timed else None
             is_end = self.evaluator.run(epoch, indices, writer, budget_ns, began)
         set_clock(None)
-        self.evaluator.leave_if_forked()
+        if os.getpid() != self._pid:
+            leave_fork()
         if self._alike:
             self._report_alike()
         count = block.finished() + bool(writer.overflow)
