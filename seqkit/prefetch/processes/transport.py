@@ -270,7 +270,6 @@ class Processes(Backend):
             self._sent.update(self._unsent)
             self._unsent.clear()
             self._write(self._fds["urgent_w"], urgent)
-            self._control.announce(len(urgent))  # after the write: a worker looks once per announcement
             self._write(self._fds["jobs_w"], records)
 
     def _write(self, fd: int, records: list[bytes]) -> None:

@@ -99,21 +99,12 @@ class Control:
         self._words = segment.block(0, 8 * layout.control_words).view(np.int64).data
 
     @property
-    def urgent(self) -> int:
-        """How many urgent jobs have been sent (the parent writes)."""
-        return self._words[1]
-
-    @property
     def order(self) -> int:
         """See `Backend.order` (the only worker writes, or the parent after the worker's death)."""
         return self._words[2]
 
     def reorder(self) -> None:
         self._words[2] += 1
-
-    def announce(self, jobs: int) -> None:
-        """Record that urgent jobs have been sent (parent)."""
-        self._words[1] += jobs
 
     @property
     def closing(self) -> bool:

@@ -95,7 +95,6 @@ class Worker:
         held = generators(pipeline) if spec.generators else {}
         self._alike = {key: one for key, one in held.items() if key in spec.generators}
         self._arrivals = select.epoll()
-        self._urgent_seen = 0
         for pipe in (fds.jobs, fds.urgent):  # exclusive: a job wakes one idle worker, not all
             self._arrivals.register(pipe, select.EPOLLIN | linux.EPOLLEXCLUSIVE)
 
@@ -185,15 +184,10 @@ class Worker:
     def _next_job(self) -> bytes:
         """Wait for a job. Return no bytes when there are no more jobs."""
         while True:
-            sent = self.control.urgent
-            if sent != self._urgent_seen:
+            for pipe in (self.fds.urgent, self.fds.jobs):
                 with suppress(BlockingIOError):
-                    return os.read(self.fds.urgent, JOB.size)
-                self._urgent_seen = sent
-            try:
-                return os.read(self.fds.jobs, JOB.size)
-            except BlockingIOError:
-                self._arrivals.poll()
+                    return os.read(pipe, JOB.size)
+            self._arrivals.poll()
 
     # ---------------------------------------------------------------- delivering
 
