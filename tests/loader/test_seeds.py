@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 from collections.abc import Iterator
@@ -140,19 +139,3 @@ def test_draws_do_not_depend_on_how_a_sampler_is_read(order: dict[str, Any]) -> 
 
     expected = read(num_workers=1)
     assert read(num_workers=2) == read(num_workers=2, persistent_workers=True) == expected
-
-
-class Named:
-    def __len__(self) -> int:
-        return 2
-
-    def __getitem__(self, i: int) -> Any:
-        process = multiprocessing.current_process()
-        parent = multiprocessing.parent_process()
-        return process.name, process._identity, parent is not None and parent.is_alive()
-
-
-def test_multiprocessing_knows_that_a_worker_is_no_main_process() -> None:
-    with sk.DataLoader(Named(), None, num_workers=1) as loader:
-        assert list(loader) == [("seqkit-worker-0", (1,), True)] * 2
-    assert multiprocessing.current_process().name == "MainProcess"

@@ -49,55 +49,9 @@ WITHOUT_STREAMS = """
 """
 
 
-@pytest.mark.parametrize("closed", ["0", "12", "012"])
-def test_workers_are_forked_where_standard_streams_are_closed(closed: str, tmp_path: Path) -> None:
-    result = tmp_path / "result"
-    assert finished(tmp_path, WITHOUT_STREAMS, "fork", closed, str(result)) == (0, "", "")
-    assert result.read_text() == "[0, 1, 2, 3]"
-
-
-@pytest.mark.parametrize("closed", ["0", "12", "012"])
-@pytest.mark.parametrize("workers", mostly_stress("2", "6"))  # six: most are forked by a template
-def test_output_to_closed_streams_does_not_reach_the_engine(
-    closed: str, workers: str, tmp_path: Path
-) -> None:
-    script = """
-        import os, pathlib, sys
-        import seqkit as sk
-
-        closed, workers, result = sys.argv[1:]
-
-        def noise():
-            for fd in map(int, closed):
-                try:
-                    os.write(fd, b"a warning of a library in C")
-                except OSError:
-                    pass
-
-        def item(i):
-            noise()
-            return i
-
-        for fd in map(int, closed):
-            os.close(fd)
-        found = []
-        source = sk.smap(item, range(40))
-        with sk.prefetch(source, int(workers), "process", context="fork", chunk_size=1) as node:
-            for value in node:
-                noise()
-                found.append(value)
-            links = [f"/proc/self/fd/{fd}" for fd in closed]
-            ours = [os.readlink(link) for link in links if os.path.exists(link)]
-        pathlib.Path(result).write_text(f"{found == list(range(40))} {ours}")
-    """
-    result = tmp_path / "result"
-    finished(tmp_path, script, closed, workers, str(result))
-    assert result.read_text() == "True []"
-
-
 @pytest.mark.parametrize("closed", ["0", "12"])
-@pytest.mark.parametrize("context", FRESH)
-def test_workers_that_are_not_forked_need_standard_streams(context: str, closed: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_workers_need_standard_streams(context: str, closed: str, tmp_path: Path) -> None:
     result = tmp_path / "result"
     assert finished(tmp_path, WITHOUT_STREAMS, context, closed, str(result))[0] == 1
     assert "or error of this process is closed" in result.read_text()

@@ -191,7 +191,6 @@ def test_constants_are_those_of_python() -> None:
 @pytest.mark.usefixtures("through")
 def test_the_engine_can_run_here() -> None:
     assert linux.missing() == ""
-    assert linux.available()
 
 
 def failing(code: int) -> Callable[..., int]:
@@ -217,7 +216,6 @@ def test_the_reason_names_a_system_call_that_fails(
     monkeypatch.setattr(os, "uname", lambda: system)
     monkeypatch.setattr(module, name, failing(code), raising=False)
     assert linux.missing() == reason.format(name)
-    assert linux.available() == (reason == "")
 
 
 def test_the_reason_names_a_python_without_ctypes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +237,6 @@ sys.platform = "darwin"
 
 from seqkit.prefetch.processes import linux
 
-assert not linux.available()
 print(linux.missing())
 """
 
@@ -291,73 +288,6 @@ def test_reap_does_not_wait_longer_for_a_debugger(
         patch.setattr(os, "wait4", lambda *_: (0, 0, None))
         assert linux.reap(child, pidfd, 0.05) is None
     assert (linux.reap(child, pidfd, 0) or ())[0] == signal.SIGKILL
-
-
-@pytest.mark.parametrize(
-    ("release", "can"),
-    [
-        ("4.18.0-553.el8_10.x86_64", False),
-        ("5.3.0", False),
-        ("5.4.0-1103-aws", False),
-        ("5.5.19", False),
-        ("5.6.0-rc1", True),
-        ("5.10", True),
-        ("5.15.167.4-microsoft-standard-WSL2", True),
-        ("6.1.0-13-amd64", True),
-        ("10.0", True),
-        ("unheard of", False),
-    ],
-)
-def test_only_newer_kernels_signal_the_end_of_a_pipe_alone(
-    release: str, can: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(release=release))
-    assert linux.can_tether() is can
-
-
-TIED = """
-import os, sys, time
-from seqkit.prefetch.processes import linux
-
-assert linux.tie_to(int(sys.argv[1]))
-os.write(1, b"tied")
-time.sleep(float(sys.argv[2]))
-"""
-
-
-def tied(fd: int, sleep_s: float) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-c", TIED, str(fd), str(sleep_s)]
-    return subprocess.Popen(command, pass_fds=(fd,), stdout=subprocess.PIPE)
-
-
-@pytest.mark.skipif(not linux.can_tether(), reason="needs Linux 5.6")
-def test_a_tied_process_ends_with_the_last_writer_and_with_no_other_reader() -> None:
-    tether, hold = os.pipe()
-    with tied(tether, 60) as survivor, tied(tether, 0) as sibling:
-        os.close(tether)
-        for process in (survivor, sibling):
-            assert process.stdout is not None
-            assert process.stdout.read(4) == b"tied"
-        assert sibling.wait() == 0
-        time.sleep(0.05)
-        assert survivor.poll() is None
-        os.close(hold)
-        assert survivor.wait(20) == -signal.SIGKILL
-
-
-@pytest.mark.parametrize("release", ["5.4.0", "6.1.0"])
-def test_a_process_that_cannot_be_tied_is_left_alone(release: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(release=release))
-    tether, hold = os.pipe()
-    os.close(hold)
-    os.close(tether)  # as without /proc, it cannot be opened
-    assert not linux.tie_to(tether)
-
-
-def test_an_old_kernel_gets_no_new_system_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linux, "can_tether", lambda: False)
-    monkeypatch.setattr(os, "open", None)
-    assert not linux.tie_to(0)
 
 
 # -------------------------------------------------------------------- waking a thread that polls

@@ -617,7 +617,6 @@ def test_closing_leaves_a_process_alone_that_cannot_be_killed(monkeypatch: pytes
     for module in (team, template):
         monkeypatch.setattr(module, "REAP_S", 0.05)
     monkeypatch.setattr(linux, "kill", lambda pidfd: None)  # as in an uninterruptible sleep
-    monkeypatch.setattr(linux, "tie_to", lambda fd: True)
     node = a_node(1, "fork").start()
     (pid,) = pids_of(node)
     os.kill(pid, signal.SIGSTOP)

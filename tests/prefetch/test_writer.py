@@ -380,7 +380,7 @@ class Office:
         self.blocks = [JobBlock(self.segment.block(self.layout.slot_at(i), slot_bytes)) for i in range(9)]
         self.told, results = os.pipe()
         jobs, self.send = os.pipe()
-        self.fds = Descriptors(jobs, os.dup(jobs), results, -1, -1, self.segment.fd)
+        self.fds = Descriptors(jobs, os.dup(jobs), results, -1, self.segment.fd)
         spec = Spec(self.layout, 1, 0, 0, "wrap", None, 0, False, os.getpid(), TorchModes())
         seeding: Any = SimpleNamespace(epoch=-1)
         self.worker = Worker(0, spec, self.fds, self.segment, sk.smap(item, range(9)), seeding)

@@ -46,11 +46,6 @@ def interpreter(code: str, fds: tuple[int, ...], mask: set[int], surroundings: S
 
     The code can use the descriptors in `fds`. Call this with all signals blocked: `mask` is the former mask.
     """
-    if not _has_streams():
-        raise PrefetchError(
-            "prefetch: standard input, output or error of this process is closed. Workers that are not forked"
-            " need all three: open them, for example with `< /dev/null > /dev/null 2>&1`"
-        )
     _refuse_without_python()
     argv = list(map(str, getattr(sys, "argv", ())))
     variables, directory, path = surroundings
@@ -100,12 +95,16 @@ def _has_hash_seed(variables: dict[str, str]) -> bool:
     return variables.get("PYTHONHASHSEED", "random") not in ("", "random")
 
 
-def _has_streams() -> bool:
-    """Return whether the standard streams are open, and the engine uses none of their numbers."""
-    try:
-        return all(map(os.get_inheritable, range(3)))
-    except OSError:
-        return False
+def require_streams() -> None:
+    """Raise an error if a standard stream is closed: what prints would write into files of the engine."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            raise PrefetchError(
+                "prefetch: standard input, output or error of this process is closed. Process workers need"
+                " all three: open them, for example with `< /dev/null > /dev/null 2>&1`"
+            ) from None
 
 
 def module_path() -> list[str]:

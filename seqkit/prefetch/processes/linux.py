@@ -7,7 +7,7 @@ on kernels that support them. In that case this module makes the system call its
 Guarantees
 ----------
 - Importing this module works on every platform, and imports neither ctypes nor fcntl.
-- Descriptors returned here are closed on exec, and have no number of a standard stream.
+- Descriptors returned here are closed on exec.
 - A failed system call raises `OSError` with the errno of the kernel.
 
 Relies on
@@ -20,7 +20,6 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-import re
 import select
 import signal
 import stat
@@ -52,15 +51,15 @@ _PIDFD_OPEN = 434
 def memfd_create(name: str) -> int:
     """Return a descriptor of new anonymous memory, of 0 bytes. `name` is shown in /proc only."""
     if hasattr(os, "memfd_create"):
-        return above_streams(os.memfd_create(name, _MFD_CLOEXEC))
-    return above_streams(_syscall(_memfd_number(), os.fsencode(name), _MFD_CLOEXEC))
+        return os.memfd_create(name, _MFD_CLOEXEC)
+    return _syscall(_memfd_number(), os.fsencode(name), _MFD_CLOEXEC)
 
 
 def pidfd_open(pid: int) -> int:
     """Return a descriptor of a process. It becomes readable when the process ends."""
     if hasattr(os, "pidfd_open"):
-        return above_streams(os.pidfd_open(pid))
-    return above_streams(_syscall(_PIDFD_OPEN, pid, 0))
+        return os.pidfd_open(pid)
+    return _syscall(_PIDFD_OPEN, pid, 0)
 
 
 def pidfd_send_signal(pidfd: int, number: int) -> None:
@@ -69,42 +68,6 @@ def pidfd_send_signal(pidfd: int, number: int) -> None:
         signal.pidfd_send_signal(pidfd, number)
     else:
         _syscall(_PIDFD_SEND_SIGNAL, pidfd, number, 0, 0)
-
-
-def pipe() -> tuple[int, int]:
-    """Return the two ends of a new pipe: to read, and to write."""
-    to_read, to_write = os.pipe()
-    return above_streams(to_read), above_streams(to_write)
-
-
-def above_streams(fd: int) -> int:
-    """Return a descriptor of the same file that is not the number of a standard stream, and close `fd` if
-    it is another one.
-
-    If a program has closed its streams, a library that prints would otherwise write into the engine's files.
-    """
-    if fd > 2:
-        return fd
-    import fcntl
-
-    try:
-        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
-    finally:
-        os.close(fd)
-
-
-def mapped(fd: int, size: int, flags: int) -> mmap.mmap:
-    """Map a file, readable and writable. The copy of `fd` that Python keeps has no number of a standard
-    stream."""
-    low: list[int] = []
-    try:
-        while (copy := os.dup(fd)) <= 2:
-            low.append(copy)
-        os.close(copy)
-        return mmap.mmap(fd, size, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
-    finally:
-        for copy in low:
-            os.close(copy)
 
 
 def dont_dump(memory: mmap.mmap) -> None:
@@ -156,11 +119,6 @@ def own_positions() -> None:
 
 
 # -------------------------------------------------------------------- check whether the engine can run
-
-
-def available() -> bool:
-    """Return whether the system calls of the engine work here."""
-    return not missing()
 
 
 @cache
@@ -265,38 +223,6 @@ def reap(pid: int, pidfd: int, timeout_s: float) -> tuple[int, int] | None:
     return None
 
 
-def can_tether() -> bool:
-    """Return whether `tie_to` is safe: whether a pipe sends a signal only when its writers exit.
-
-    Before Linux 5.6, closing any end of a pipe signals all of its readers. There, the exit of one worker
-    would kill the others.
-    """
-    version = re.match(r"(\d+)\.(\d+)", os.uname().release)
-    return version is not None and (int(version[1]), int(version[2])) >= (5, 6)
-
-
-def tie_to(fd: int) -> bool:
-    """Make the kernel kill this process when the last writer of a pipe is gone. Return whether it will.
-
-    `fd` is the reading end, which several processes may share. No byte may ever be written to the pipe. A
-    thread that watches the parent cannot end a process whose main thread holds the interpreter lock. The
-    thread is needed anyway: for kernels without a tether, and if the parent is already gone.
-    """
-    import fcntl
-
-    if not can_tether():
-        return False
-    try:
-        # The owner is a property of the open file. Workers share the open file, so open it again.
-        own = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK)
-        fcntl.fcntl(own, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(own, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(own, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
-        return True
-    except OSError:  # no /proc, or not a regular Linux kernel
-        return False
-
-
 # -------------------------------------------------------------------- waking a thread that polls
 
 
@@ -305,7 +231,7 @@ def make_wake() -> tuple[int, int]:
 
     This is a pipe rather than an eventfd, because every Python has pipes.
     """
-    to_poll, to_wake = pipe()
+    to_poll, to_wake = os.pipe()
     os.set_blocking(to_poll, False)
     os.set_blocking(to_wake, False)
     return to_poll, to_wake

@@ -22,7 +22,6 @@ from ..codec import Form, decode, encode_shared
 from ..culprits import pickling_error
 from ..pickling import dumps_for_workers
 from ..signals import CtrlCHeld
-from . import linux
 from .interpreter import Surroundings
 from .limits import name_limit
 from .segment import Segment
@@ -78,7 +77,6 @@ class PickledPipeline:
 
 def open_pipeline(pickled: int, place: tuple[int, int], fds: Descriptors) -> WorkerSetup:
     """Return the spec and the pipeline, with what a worker has inherited."""
-    linux.tie_to(fds.tether)  # otherwise a process whose parent dies during an import would not end
     head, end = place
     block = Segment(pickled, end, private=True).block(0, end)
     spec, pipeline = decode(Form.BUFFERS, block[head:].data, block)

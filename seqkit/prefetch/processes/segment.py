@@ -37,7 +37,8 @@ class Segment:
         self.size = size
         if new:
             os.ftruncate(fd, size)
-        self._map = linux.mapped(fd, size, mmap.MAP_PRIVATE if private else mmap.MAP_SHARED)
+        flags = mmap.MAP_PRIVATE if private else mmap.MAP_SHARED
+        self._map = mmap.mmap(fd, size, flags, mmap.PROT_READ | mmap.PROT_WRITE)
         linux.dont_dump(self._map)  # a core dump would allocate every page
 
     @classmethod

@@ -38,7 +38,7 @@ from ..protocol import Failed, PrefetchError
 from ..signals import SignalsHeld
 from . import forking, linux
 from .pickled_pipeline import PickledPipeline, size_warning
-from .template import REAP_S, Template, TemplateMessage, be_forked_template, fresh_template, pair, spawn
+from .template import REAP_S, Template, TemplateMessage, be_forked_template, fresh_template, spawn
 from .worker_process import WorkerSetup, be_worker
 
 # How long a worker that was forked while other threads lived may take to begin. It usually takes
@@ -220,7 +220,7 @@ class Team:
     def _fork_template(self) -> None:
         """Fork a template, unless another thread matters by now."""
         with (held := SignalsHeld()):
-            ours, theirs = pair()
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
                 pid = self._forked()
                 if pid == 0:

@@ -112,7 +112,7 @@ class Template:
             if not message:
                 raise _gone()
             kind, worker, value, nbytes = _ANSWER.unpack_from(message)
-            pidfd, record = linux.above_streams(fds[0]) if fds else -1, message[_ANSWER.size :]
+            pidfd, record = fds[0] if fds else -1, message[_ANSWER.size :]
             if pidfd >= 0:
                 os.set_inheritable(pidfd, False)  # Python 3.11 ignores flags of `recv_fds`
             error = pickle.loads(record).rebuild() if record else None
@@ -149,21 +149,9 @@ class Template:
             self._pidfd = -1
 
 
-def pair() -> tuple[socket.socket, socket.socket]:
-    """Return the node's and the template's end of a channel."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    return _above_streams(ours), _above_streams(theirs)
-
-
-def _above_streams(channel: socket.socket) -> socket.socket:
-    if channel.fileno() > 2:
-        return channel
-    return socket.socket(fileno=linux.above_streams(channel.detach()))
-
-
 def fresh_template(pickled: PickledPipeline, fds: Descriptors, mask: set[int]) -> Template:
     """Start a template as a fresh interpreter."""
-    ours, theirs = pair()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         with theirs:
             code = f"from {__name__} import be_template; be_template({pickled.place}, *fds)"
@@ -210,7 +198,6 @@ def be_forked_template(
     def opened() -> WorkerSetup:
         leave_signals_to_program(program_signals(), mask)
         forget()
-        linux.tie_to(setup.fds.tether)
         return setup
 
     _lead(channel, opened)

@@ -10,7 +10,7 @@ Guarantees
 - A job that was taken and never claimed is revoked before it is sent again. So two workers never write to
   one slot.
 - A worker cannot block the parent.
-- The number of descriptors is constant: 13, plus 1 for every worker, 2 for a pickled pipeline, and 2 for a
+- The number of descriptors is constant: 11, plus 1 for every worker, 2 for a pickled pipeline, and 2 for a
   template.
 - After `close`, no process, descriptor or name is left. Leased memory stays valid.
 
@@ -53,6 +53,7 @@ from ..signals import CtrlCHeld
 from ..torch_modes import TorchModes
 from . import linux, user_forks
 from .block import JobBlock, Packing, from_file, most_items, pack
+from .interpreter import require_streams
 from .limits import name_limit
 from .segment import PAGE, Segment
 from .slots import SlotPool
@@ -146,6 +147,7 @@ class Processes(Backend):
     # ---------------------------------------------------------------- starting
 
     def start(self) -> None:
+        require_streams()
         with CtrlCHeld():  # an interruption could lose descriptors that are not stored yet
             self._make_pipes()
             self._make_segment()
@@ -166,16 +168,16 @@ class Processes(Backend):
         self._poll.register(self._fds["results_r"], select.POLLIN)
         self._poll.register(self._fds["wake_r"], select.POLLIN)
         assert self._segment is not None
-        names = "jobs_r", "urgent_r", "results_w", "pidfd", "tether_r"
-        jobs, urgent, results, own, tether = map(self._fds.__getitem__, names)
-        inherited = Descriptors(jobs, urgent, results, own, tether, self._segment.fd)
+        names = "jobs_r", "urgent_r", "results_w", "pidfd"
+        jobs, urgent, results, own = map(self._fds.__getitem__, names)
+        inherited = Descriptors(jobs, urgent, results, own, self._segment.fd)
         setup = WorkerSetup(self._spec, self._pipeline, self._segment, inherited)
         self._team = Team(setup, self._context, self._poll, self._isolate)
         self._team.start()
 
     def _make_pipes(self) -> None:
-        for name in ("jobs", "urgent", "results", "tether"):
-            self._fds[f"{name}_r"], self._fds[f"{name}_w"] = linux.pipe()
+        for name in ("jobs", "urgent", "results"):
+            self._fds[f"{name}_r"], self._fds[f"{name}_w"] = os.pipe()
         self._fds["wake_r"], self._fds["wake_w"] = linux.make_wake()
         self._fds["pidfd"] = linux.pidfd_open(self._pid)
         for name in ("jobs_r", "urgent_r", "results_r"):
@@ -232,7 +234,7 @@ class Processes(Backend):
         end."""
         # The numbers may soon stand for other files, which a fork by user code must not close.
         user_forks.living.discard(weakref.ref(self))
-        for name in ("jobs_w", "urgent_w", "results_r", "wake_r", "wake_w", "tether_w"):
+        for name in ("jobs_w", "urgent_w", "results_r", "wake_r", "wake_w"):
             os.close(self._fds[name])
 
     @property

@@ -51,16 +51,14 @@ SLOW_NS = 400_000
 class Descriptors:
     """The file descriptors that a worker inherits.
 
-    They are: the shared pipes of jobs, urgent jobs and results; the parent's pidfd; the reading end of a
-    pipe that only the parent can write to; and the segment. The pidfd and the reading end make the worker
-    end with the parent.
+    They are: the shared pipes of jobs, urgent jobs and results; the parent's pidfd, which makes the worker
+    end with the parent; and the segment.
     """
 
     jobs: int
     urgent: int
     results: int
     parent: int
-    tether: int
     segment: int
 
 

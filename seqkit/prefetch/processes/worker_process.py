@@ -98,7 +98,6 @@ def _work(number: int, setup: WorkerSetup) -> None:
         seeding = Seeding(info.seed, partial(Control(segment, spec.layout).count, number), spec.item_seed)
         set_worker_info(info)
         set_epoch.telling = partial(drawing_alike, spec.seed)
-        _introduce(number, fds)
         seterr(cast(Policy, spec.errors))
         stacks.answer(fds.segment, spec.layout.error_at(number))
         tell(fds, number, Kind.BEGUN, items=os.getpid())
@@ -112,16 +111,6 @@ def _work(number: int, setup: WorkerSetup) -> None:
     leave_worker()
 
 
-def _introduce(number: int, fds: Descriptors) -> None:
-    """Let `multiprocessing` know that this is no main process. Programs and loggers ask it for names."""
-    process: Any = sys.modules.get("multiprocessing.process")
-    if process is None:
-        return
-    current = process.current_process()
-    process._parent_process = process._ParentProcess(current.name, os.getppid(), fds.tether)
-    current.name, current._identity = f"seqkit-worker-{number}", (*current._identity, number + 1)
-
-
 def report_failure(number: int, fds: Descriptors, error_at: int, error: BaseException) -> None:
     """Report to the parent that this worker cannot start."""
     data = Record.of(error).dumps(ERROR_BYTES)
@@ -133,7 +122,6 @@ def _end_with_parent(fds: Descriptors) -> None:
     """Turn a process into a worker, which ends with the parent."""
     # Exclude inherited objects from garbage collection, so that their pages stay shared.
     gc.freeze()
-    linux.tie_to(fds.tether)
 
     def watch() -> None:
         poll = select.poll()
@@ -141,7 +129,6 @@ def _end_with_parent(fds: Descriptors) -> None:
         poll.poll()
         os.kill(os.getpid(), signal.SIGKILL)
 
-    # The tether breaks only when every inherited copy of its other end is closed. A pidfd reports at once.
     # `threading` is not used: it would wait for the thread to begin, and forks by user code would miss the
     # thread.
     _thread.start_new_thread(watch, ())
