@@ -30,7 +30,6 @@ import threadpoolctl
 from ...core.tracebacks import frames_of_others
 from ...core.worker import flush_streams
 from ..resources import native_threads
-from .limits import name_limit
 
 # Modules (with their submodules) whose threads do nothing that workers could miss or wait for.
 _HARMLESS = (
@@ -185,11 +184,7 @@ def fork() -> int:
     with warnings.catch_warnings():
         # CPython 3.12 warns about any other thread. The threads were checked, or the user chose to fork.
         warnings.simplefilter("ignore", DeprecationWarning)
-        try:
-            return os.fork()
-        except OSError as error:
-            name_limit(error)
-            raise
+        return os.fork()
 
 
 def fork_if_harmless() -> int:

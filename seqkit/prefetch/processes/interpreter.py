@@ -5,9 +5,7 @@ children to daemonic workers and join at exit. A script that uses seqkit runs it
 
 Guarantees
 ----------
-- A fresh interpreter inherits exactly the descriptors that it is given, and has standard streams even if
-  this process closed its own.
-- All fresh interpreters of a process have one hash seed, so that the order of sets is the same in them.
+- A fresh interpreter inherits exactly the descriptors that it is given, besides the standard streams.
 - Module path and arguments may be of any length, and hold any text.
 """
 
@@ -22,11 +20,7 @@ from ...core import worker
 from ..protocol import PrefetchError
 from ..resources import native_threads
 from . import linux, worker_signals
-from .limits import name_limit
 from .worker_process import limit_threads
-
-# Python does not tell the hash seed of this process, unless the user has set it.
-_HASH_SEED = str(int.from_bytes(os.urandom(4), "little") or 1)
 
 
 class Surroundings(NamedTuple):
@@ -49,11 +43,9 @@ def interpreter(code: str, fds: tuple[int, ...], mask: set[int], surroundings: S
     _refuse_without_python()
     argv = list(map(str, getattr(sys, "argv", ())))
     variables, directory, path = surroundings
-    if directory is None or not os.access(directory, os.X_OK):  # it may have been deleted
-        directory = None
+    if directory is None or not os.access(directory, os.X_OK):
+        directory = "/"  # it was deleted: Python 3.13 does not start in such a directory
     same = f"import sys; sys.path[:] = {path!a}; sys.argv[:] = {argv!a}; fds = {fds}"
-    if has_own_seed := not _has_hash_seed(variables):
-        same += "; import os; os.environ.pop('PYTHONHASHSEED', None)"  # not for processes that an item starts
     signals = f"from {worker_signals.__name__} import leave_signals_to_program as leave"
     signals += f"; leave({worker_signals.program_signals()}, {[*mask]})"
     fd = linux.memfd_create("seqkit-start")  # the system limits the length of an argument
@@ -62,18 +54,14 @@ def interpreter(code: str, fds: tuple[int, ...], mask: set[int], surroundings: S
             file.write(f"{same}; {signals}; {code}".encode("ascii"))
         os.lseek(fd, 0, os.SEEK_SET)
         start = f"with open({fd}, 'rb') as file: exec(file.read())"
-        shown = [argument.replace("\0", "") for argument in argv[1:]]  # in lists of processes
         process = subprocess.Popen(
-            [sys.executable, *_flags(), "-c", start, *shown],
+            [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", start],  # type: ignore[attr-defined]
             pass_fds=(*fds, fd),
-            env={**variables, "PYTHONHASHSEED": _HASH_SEED} if has_own_seed else variables,
+            env=variables,
             cwd=directory,
             stdin=subprocess.DEVNULL,
             process_group=0,  # only this process handles Ctrl-C on the terminal
         )
-    except BlockingIOError as error:
-        name_limit(error)
-        raise
     finally:
         os.close(fd)
     process.returncode = 0  # the engine waits for the pid, so the Popen object must not, even when collected
@@ -82,17 +70,12 @@ def interpreter(code: str, fds: tuple[int, ...], mask: set[int], surroundings: S
 
 def _refuse_without_python() -> None:
     """Raise an error if `sys.executable` is not a Python that can run other code."""
-    if getattr(sys, "frozen", False):  # by PyInstaller, for example: it would start the program again
-        why = "this program is frozen, so it contains no Python that could run workers"
-    elif not sys.executable:
-        why = f"sys.executable is {sys.executable!r}, so no Python is known that could run workers"
-    else:
-        return
-    raise PrefetchError(f"prefetch: {why}. Use context='fork' if your threads allow it, or method='thread'")
-
-
-def _has_hash_seed(variables: dict[str, str]) -> bool:
-    return variables.get("PYTHONHASHSEED", "random") not in ("", "random")
+    if getattr(sys, "frozen", False) or not sys.executable:  # a frozen program would start itself again
+        raise PrefetchError(
+            "prefetch: no Python is known that could run workers, because this program is frozen or"
+            f" sys.executable is {sys.executable!r}. Use context='fork' if your threads allow it, or"
+            " method='thread'"
+        )
 
 
 def require_streams() -> None:
@@ -125,13 +108,6 @@ def module_path() -> list[str]:
 
 def _below(base: str, entry: str) -> str:
     return os.path.join(base, entry) if entry else base
-
-
-def _flags() -> list[str]:
-    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    if worker.current_directory() is None:
-        flags.append("-P")  # Python 3.13 fails if it searches for modules in a deleted directory
-    return flags
 
 
 def environment() -> dict[str, str]:

@@ -23,7 +23,6 @@ from ..culprits import pickling_error
 from ..pickling import dumps_for_workers
 from ..signals import CtrlCHeld
 from .interpreter import Surroundings
-from .limits import name_limit
 from .segment import Segment
 from .wire import Spec
 from .worker import Descriptors
@@ -58,11 +57,7 @@ class PickledPipeline:
         self.place = head, head + len(tail)
         self.nbytes = head + len(tail)
         with CtrlCHeld():
-            try:
-                self._segment = Segment.create(self.nbytes, "seqkit-pipeline")
-            except OSError as error:
-                name_limit(error, self.nbytes)
-                raise
+            self._segment = Segment.create(self.nbytes, "seqkit-pipeline")
         content = self._segment.block(0, self.nbytes).data
         for offset, buffer in [*moved, (head, memoryview(tail))]:
             content[offset : offset + buffer.nbytes] = buffer

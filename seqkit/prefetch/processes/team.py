@@ -161,13 +161,20 @@ class Team:
         return self.context == "fork" or (self.context is None and forking.is_safe())
 
     def _start_worker(self, handle: WorkerHandle) -> None:
-        if self._template is None:
-            if self._forks() and self._begin(handle, self._fork):
-                return
-            if self._pickled is None:
-                self._pickled = PickledPipeline(self.setup.spec, self.setup.pipeline)
-                self._announce(self._pickled.nbytes)
-        self._begin(handle, self._start_elsewhere)
+        try:
+            if self._template is None:
+                if self._forks() and self._begin(handle, self._fork):
+                    return
+                if self._pickled is None:
+                    self._pickled = PickledPipeline(self.setup.spec, self.setup.pipeline)
+                    self._announce(self._pickled.nbytes)
+            self._begin(handle, self._start_elsewhere)
+        except BlockingIOError as error:
+            error.strerror = (
+                f"{error.strerror}. prefetch: no further process can be started. Use fewer workers, or raise"
+                " the limit of processes (`ulimit -u`, or that of the container)"
+            )
+            raise
 
     def pickled_bytes(self) -> int:
         """Return the size of the pickled pipeline, or 0 if no worker needed it."""

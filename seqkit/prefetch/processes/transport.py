@@ -54,7 +54,6 @@ from ..torch_modes import TorchModes
 from . import linux, user_forks
 from .block import JobBlock, Packing, from_file, most_items, pack
 from .interpreter import require_streams
-from .limits import name_limit
 from .segment import PAGE, Segment
 from .slots import SlotPool
 from .team import MOST_DEATHS, Team, WorkerHandle, starting
@@ -196,9 +195,8 @@ class Processes(Backend):
             try:
                 self._segment = Segment.create(self._layout.size)
                 break
-            except OSError as error:  # a limit of address space or file size
+            except OSError:  # a limit of address space or file size
                 if slot_bytes == PAGE:
-                    name_limit(error, self._layout.size)
                     raise
                 # The first time, leave most of what is left to the user's own data.
                 slot_bytes = max(slot_bytes >> (1 if is_limited else 3) & -PAGE, PAGE)
@@ -332,9 +330,6 @@ class Processes(Backend):
         ticket, worker, kind, number, *rest = record
         if kind == Kind.DONE:
             self._finish(ticket, worker, number, *rest)
-        elif kind == Kind.SKIPPED and rest[-1] & Flag.UNREADABLE:
-            self._end_job(ticket)
-            self._events.append(Lost(ticket, None, 0, "could not read an index", 0.0))
         elif kind == Kind.SKIPPED:
             self._skip(ticket)
         elif kind == Kind.FAILED:

@@ -44,7 +44,7 @@ class Kind:
     """The kinds of a result record. Plain numbers: Python 3.11 takes 80 ns to look up an enum member."""
 
     DONE: Final = 0  # finished items are in the slot or the file
-    SKIPPED: Final = 1  # the job was not begun: it was cancelled, or its indices could not be read
+    SKIPPED: Final = 1  # the job was not begun, because it was cancelled
     BEGUN: Final = 2  # the worker's process runs; the number is its pid
     READY: Final = 3  # the worker has started; the number is its pid
     FAILED: Final = 4  # the start failed; the number is the size of the pickled error, see `error_at`
@@ -57,7 +57,6 @@ class Flag:
     HAS_ARRAYS: Final = 1  # the items have arrays in the slot
     RETAINED: Final = 2  # user code still holds memory of the slot
     IS_END: Final = 4  # the sequence ended after the last item
-    UNREADABLE: Final = 8  # an index of a skipped job of several items could not be read
 
 
 @dataclass(frozen=True, slots=True)

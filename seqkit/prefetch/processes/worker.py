@@ -130,13 +130,12 @@ class Worker:
         return record(error, self.evaluator.keyed)
 
     def _refuse(self, ticket: int, slot: int, error: BaseException, items: int) -> None:
-        """Report that the indices of a job cannot be read. If there are several, each is sent again alone."""
-        if items > 1:
-            tell(self.fds, self.number, Kind.SKIPPED, ticket, flags=Flag.UNREADABLE)
-            return
-        writer = self._writer(slot, 1)
-        writer.fail(error)
-        self._deliver(ticket, slot, writer, 1, is_end=False, begun_ns=monotonic_ns())
+        """Report that the indices of a job cannot be read: each of its items fails."""
+        writer = self._writer(slot, items)
+        count = 1
+        while writer.fail(error):
+            count += 1
+        self._deliver(ticket, slot, writer, count, is_end=False, begun_ns=monotonic_ns())
 
     def _do(
         self,
