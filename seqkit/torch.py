@@ -230,7 +230,7 @@ class DataLoader(_loader.DataLoader[Batch]):
     collate_fn : callable, optional
         `seqkit.torch.default_collate` by default, and `default_convert` without batches.
     pin_memory : bool
-        Yield tensors in page-locked memory if there is CUDA. Otherwise there is a warning at every `iter`.
+        Yield tensors in page-locked memory if there is CUDA. Otherwise there is a warning.
     seed : int, optional
         None (the default), without a `generator`: each `iter` draws a number from PyTorch's generator. The
         first one after ``torch.manual_seed`` is the seed, so the same ``manual_seed`` gives the same orders.

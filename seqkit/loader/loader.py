@@ -99,7 +99,7 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         Makes a batch of a list of samples; `default_collate` by default. Without batches it is called with
         the single sample, and `default_convert` is the default. `batchify_fn` is another name for it.
     pin_memory, pin_memory_device : bool, str
-        For `seqkit.torch.DataLoader`. Here there is a warning at every `iter`.
+        For `seqkit.torch.DataLoader`. Here there is a warning.
     drop_last : bool
         Leave out a last batch that is short.
     timeout : float
@@ -216,6 +216,12 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         pipeline = self._first_pipeline()
         self._epochs = EpochCounter(pipeline)
         self._build(pipeline)
+        if options.pin_memory and not self._can_pin():
+            warn(
+                f"'pin_memory' argument is set as true but {self._no_pinning}, then device pinned memory"
+                " won't be used.",
+                UserWarning,
+            )
         warn_of_too_many_workers(pipeline.workers if options.method == "process" else 0)
         if pipeline.workers < options.num_workers and options.iterable_split is None:
             warn_of_one_reader(options)
@@ -254,12 +260,6 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         self._refuse_replaced()
         if self._is_closed and options.num_workers:
             raise RuntimeError("DataLoader: the loader is closed; make a new one")
-        if options.pin_memory and not self._can_pin():
-            warn(
-                f"'pin_memory' argument is set as true but {self._no_pinning}, then device pinned memory"
-                " won't be used.",
-                UserWarning,
-            )
         with epochs.lock:
             before = epochs.latest, epochs.next
             epochs.refuse_second_pass()

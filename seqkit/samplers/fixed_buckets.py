@@ -13,7 +13,6 @@ from ..core.arguments import as_batch_size, as_flag, as_last, number_at_least
 from ..core.indices import IndexArray, Indices, as_array, as_slice
 from ..core.once import cached
 from ..core.plain import plain
-from ..core.tracebacks import warn
 from ..core.view import View
 from ..views.batch import batch
 from ..views.concatenate import concatenate
@@ -54,7 +53,7 @@ class FixedBucketSampler(GroupedBatches):
     use_average_length : bool
         Make batches of ``batch_size / (mean + deviation)`` samples, at least 1. They are the mean and the
         standard deviation of the lengths in the bucket. A bucket of samples of length 0 has batches of
-        `batch_size` samples. `ratio` then has no effect.
+        `batch_size` samples. It excludes `ratio`.
     bucket_scheme : callable, optional
         Called with the greatest length, the least length, and `num_buckets`. Returns keys.
         `ConstWidthBucket` by default; there are also `LinearWidthBucket` and `ExpWidthBucket`.
@@ -117,10 +116,9 @@ class FixedBucketSampler(GroupedBatches):
         self.shuffle = as_flag(shuffle, "FixedBucketSampler: shuffle")
         self.use_average_length = as_flag(use_average_length, "FixedBucketSampler: use_average_length")
         if self.use_average_length and ratio:
-            warn(
-                f"FixedBucketSampler: ratio={ratio} has no effect, because use_average_length=True"
-                " determines the batch sizes",
-                UserWarning,
+            raise ValueError(
+                "FixedBucketSampler: use_average_length=True determines the batch sizes, but got"
+                f" ratio={ratio}. Pass only one of them."
             )
         self.last: Last = as_last(last, "FixedBucketSampler: last", allowed=("keep", "discard"))
         table = as_lengths(lengths, "FixedBucketSampler: lengths")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,8 @@ def as_sort_keys(keys: Order, who: str) -> Order:
 
 def _is_missing(value: Any) -> bool:
     """Is a value None, or a NaN, NaT or NA, which compare with nothing?"""
-    return value is None or type(value).__name__ == "NAType" or bool(value != value)
+    not_available = getattr(sys.modules.get("pandas"), "NA", None)
+    return value is None or value is not_available or bool(value != value)
 
 
 def sort_order(keys: Order, reverse: bool) -> IndexArray:

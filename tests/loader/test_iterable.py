@@ -88,6 +88,22 @@ def test_a_reader_reads_in_the_calling_process_and_workers_transform() -> None:
     assert os.getpid() not in {pid for _, _, workers in batches for pid in workers.tolist()}
 
 
+class Unsendable(Stream):
+    def __reduce__(self) -> Any:
+        raise AssertionError("workers do not read it")
+
+
+@pytest.mark.parametrize("split", [None, "reader"])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_reader_sends_no_stream_to_workers_that_are_not_forked(split: Any, persistent: bool) -> None:
+    streams: list[Any] = [(i for i in range(4)), map(int, range(4)), iter(Unsendable(4))]
+    for stream in [*streams, *[Unsendable(4)] * (split == "reader")]:
+        options: Any = {"multiprocessing_context": "forkserver", "persistent_workers": persistent}
+        options |= {"iterable_split": split, "num_workers": 1, "transform": tens}
+        with sk.DataLoader(stream, 2, **options) as loader:
+            assert plain(loader) == [[0, 10], [20, 30]]
+
+
 @every_way
 @pytest.mark.parametrize("batch_size", [None, 3])
 def test_a_reader_resumes_at_the_position(way: Any, batch_size: Any) -> None:

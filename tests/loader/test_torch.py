@@ -883,7 +883,9 @@ def test_what_differs_from_torch_on_purpose() -> None:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is memory to lock")
 @some_ways
 def test_without_an_accelerator_pinning_is_warned_of_and_left_out(way: dict[str, Any]) -> None:
-    with Ours(stored(), 5, pin_memory=True, **way) as loader, pytest.warns(UserWarning, match="pin_memory"):
+    with pytest.warns(UserWarning, match="pin_memory"):
+        loader = Ours(stored(), 5, pin_memory=True, **way)
+    with loader:
         batches = list(loader)
     same(batches, list(Theirs(stored(), 5)))
 

@@ -508,10 +508,10 @@ def test_budgets_in_seconds_hold_samples_of_length_0():
 # -------------------------------------------------------------------- states and budgets
 
 
-def test_a_ratio_besides_the_average_length_is_warned_of():
-    with pytest.warns(UserWarning, match="ratio=0.5 has no effect"):
-        sampler = FixedBucketSampler([2, 4], 12, 1, ratio=0.5, use_average_length=True)
-    assert sampler.batch_sizes == {4: 3}
+def test_a_ratio_besides_the_average_length_is_refused():
+    with pytest.raises(ValueError, match=r"determines the batch sizes, but got ratio=0\.5"):
+        FixedBucketSampler([2, 4], 12, 1, ratio=0.5, use_average_length=True)
+    assert FixedBucketSampler([2, 4], 12, 1, use_average_length=True).batch_sizes == {4: 3}
 
 
 @given(
