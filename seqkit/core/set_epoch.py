@@ -68,7 +68,10 @@ def takes_epoch(data: Any) -> bool:
 
 def has_method(data: Any, name: str, *arguments: Any) -> bool:
     """Return whether an object has a method that takes these arguments."""
-    method = getattr(data, name, None)
+    try:
+        method = getattr(data, name, None)
+    except Exception:  # of a `__getattr__` of the user
+        return False
     return callable(method) and accepts(method, *arguments)
 
 

@@ -332,7 +332,7 @@ def test_a_sequence_that_fails_for_good_ends_it_after_the_error():
     node.close()
     found = by_iteration(items)
     assert [item.cause for item in found if isinstance(item, Failure)] == [
-        "RuntimeError('prefetch: the node is closed; restart() starts it anew')"
+        "PrefetchError('prefetch: the node is closed; restart() starts it anew')"
     ]
     assert isinstance(found[-1], Failure) or found[-1] < 20
 
