@@ -391,7 +391,6 @@ class Dispatcher:
         window.isolate(chunk)
         if event.timed_out or chunk.deaths >= self._options.retries:
             chunk.result = Ready.failed(_death_error(chunk, event, consumer.limit_s))
-            chunk.fatal = True
         else:
             chunk.deaths += 1
             window.take_back(chunk)

@@ -23,7 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ..core.errors import EndOfSequence
-from ..core.indices import UNKNOWN, Endless, Indices, Plan, each, is_repeatable
+from ..core.indices import Indices, Plan, each, is_repeatable
 from ..core.iteration import restarting, surviving
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
@@ -32,7 +32,7 @@ from .borders import Borders
 from .consumer import Reader
 from .engine import Engine
 from .errors import reraise
-from .reading import Reading, Rest, RestOfIterator, Scans, opened
+from .reading import Reading, Scans, opened
 from .resources import usable_cpus
 from .results import Outcomes
 from .settings import Context, Method, Settings, checked
@@ -191,27 +191,22 @@ class Prefetch(LowerNode[T]):
     @hiding_frames()
     def __iter__(self) -> Iterator[T]:
         # Views that wrap this one use `_iter`. They may pair its items with other sequences, so `_iter` keeps
-        # the order, and any `Exception` costs it one item.
-        return self._read(self._plan(), self._settings.in_order, in_step=False)
+        # the order.
+        return self._read(self._plan(), self._settings.in_order)
 
-    def _read(self, plan: Plan, in_order: bool = True, in_step: bool = True) -> Iterator[Any]:
+    def _read(self, plan: Plan, in_order: bool = True) -> Iterator[Any]:
         if self._engine.reads_here():
             return self._sources[0]._iter(plan)
         item = current_item()
         if item is not None and item.claims(self):
             return surviving(self, plan, partial(item.read, self))
-        return restarting(self.reading(plan, in_order, in_step))
+        return restarting(self.reading(plan, in_order))
 
-    def reading(self, plan: Plan, in_order: bool = True, in_step: bool = False) -> Reading:
-        """Begin to read the items of a plan. `restarting` turns the returned object into an iterator.
-
-        `in_step`: other sequences are read in step with it, see `Reading`.
-        """
-        rest = RestOfIterator(plan) if isinstance(plan, Iterator) else Rest(plan)
-        reader = self.open(rest.plan(), in_order=in_order)
+    def reading(self, plan: Plan, in_order: bool = True) -> Reading:
+        """Begin to read the items of a plan. `restarting` turns the returned object into an iterator."""
+        reader = self.open(plan, in_order=in_order)
         reader.prepare()
-        may_never_end = isinstance(plan, Endless) and self._n is UNKNOWN
-        return Reading(self, reader, may_never_end, rest if in_order else None, in_step)
+        return Reading(self, reader, plan)
 
     def open(
         self,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from copy import copy
-from itertools import count, islice, tee
-from typing import Any, NoReturn, Protocol
+from itertools import count
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..core.errors import EndOfSequence
-from ..core.indices import Length, Plan, Unsized
+from ..core.indices import Length, Unsized
 from ..core.iteration import Progress
 from ..core.tracebacks import hide_frames
 from .chunking import MAX_CHUNK
@@ -22,9 +21,6 @@ from .protocol import PrefetchError
 from .results import Outcomes
 from .window import Chunk
 
-# Limit of successive items that end their workers, for a sequence without a length. Such a sequence may
-# never end. With a length, it would.
-MOST_LOST = 8
 # How many items that were computed ahead and passed over plain indexing keeps.
 MOST_KEPT = 64
 
@@ -42,30 +38,19 @@ class Node(Protocol):
 
 
 class Reading:
-    """The work of an iterator, in runs. An error ends a run, and the next run continues after the error.
+    """The work of an iterator, in runs. An error of an item ends a run; the next run continues after it.
 
     The position is kept here and not in the runs. So no item is lost if several threads draw from the
-    iterator. After Ctrl-C, or another exception that a signal handler or a warning filter raises, the next
-    run reads the `rest` of the plan, perhaps with new workers. If other sequences are read `in_step`, such an
-    `Exception` costs one item, because they take it for the error of an item.
+    iterator. After Ctrl-C, or another exception that a signal handler or a warning filter raises, it has no
+    reader any more, and each further read is refused.
     """
 
-    def __init__(
-        self,
-        node: Node,
-        reader: Reader,
-        may_never_end: bool = False,
-        rest: Rest | None = None,
-        in_step: bool = False,
-    ) -> None:
+    def __init__(self, node: Node, reader: Reader, plan: Any) -> None:
         self._node = node
         self._reader: Reader | None = reader
-        self._may_never_end = may_never_end
-        self._rest = rest
-        self._in_step = in_step
+        self._plan_cannot_fail = isinstance(plan, range | np.ndarray)
         self._chunks: deque[Chunk] = deque()
         self._items: Iterator[Any] = iter(())  # of the current chunk
-        self._lost = 0  # number of successive items that ended their workers
         self._is_at_item = False
 
     def is_at_item(self) -> bool:
@@ -73,121 +58,66 @@ class Reading:
         return self._is_at_item
 
     def __call__(self, progress: Progress) -> Iterator[Any]:
-        while True:
-            try:
+        try:
+            while True:
                 yield from self._items
-            except BaseException as error:
-                hide_frames(error)
-                raise
-            self._items = iter(())
-            self._is_at_item = False
-            try:
+                self._items = iter(())
+                self._is_at_item = False
                 if not self._chunks:
                     self._chunks.extend(self._next())
                 if not self._chunks:
                     break
                 self._begin(self._chunks.popleft())
-            except (MemoryError, ReadsItself) as error:
-                hide_frames(error)
-                raise
-            except BaseException as error:
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            if not self._can_go_on(error):
                 progress.done = self._is_told(error)
                 if not progress.done:
-                    self._begin_again(error)
-                hide_frames(error)
-                raise
+                    self._end()
+            hide_frames(error)
+            raise
         progress.done = True
+
+    def _next(self) -> list[Chunk]:
+        if self._reader is None:
+            raise PrefetchError(
+                "prefetch: this iterator ended when Ctrl-C, or another exception of a signal handler,"
+                " interrupted it; begin a new one"
+            )
+        return self._reader.next()
+
+    def _can_go_on(self, error: BaseException) -> bool:
+        """Return whether an error is that of an item, or was raised before anything changed."""
+        if self._is_at_item:
+            return isinstance(error, Exception) and isinstance(self._items, _Items) and self._items.is_failed
+        return isinstance(error, MemoryError | ReadsItself)
 
     def _is_told(self, error: BaseException) -> bool:
         """Return whether an error says why the iteration ends. Any other error interrupted it."""
-        if not isinstance(error, Exception):
+        if self._reader is None or not isinstance(error, Exception):
             return False
-        if self._reader is not None and self._reader.plan_has_failed():
-            return self._rest is None or not self._rest.cannot_fail()
+        if self._reader.plan_has_failed():
+            return not self._plan_cannot_fail
         return isinstance(error, PrefetchError | Unpicklable)
 
-    def _begin_again(self, error: BaseException) -> None:
-        """Have the next run open a reader of the rest of the plan."""
+    def _end(self) -> None:
         self._reader = None
         self._chunks.clear()
+        self._items = iter(())
         self._is_at_item = False
-        if self._in_step and isinstance(error, Exception) and self._rest is not None:
-            self._rest = self._rest.after(1)
-
-    def _next(self) -> list[Chunk]:
-        if self._lost >= MOST_LOST and self._may_never_end:
-            self._give_up()
-        if self._reader is None:
-            if self._rest is None:
-                raise PrefetchError(
-                    "prefetch: this iterator was interrupted, and with in_order=False it cannot go on;"
-                    " begin another one"
-                )
-            self._reader = self._node.open(self._rest.plan())
-        return self._reader.next()
-
-    def _give_up(self) -> NoReturn:
-        if self._reader is not None:
-            self._reader.close()
-        raise PrefetchError(
-            f"prefetch: {MOST_LOST} items in a row have cost their workers, and without a length nobody knows"
-            " whether the sequence goes on. Give it a length to read on"
-        )
 
     def _begin(self, chunk: Chunk) -> None:
         """Open a chunk and prepare its items."""
         outcomes = opened(chunk)
-        self._is_at_item = True
-        self._lost = self._lost + 1 if chunk.fatal else 0
         values = outcomes.values
-        items: Iterator[Any] = iter(values)
         if outcomes.failures:
-            items = _Items(self._node, chunk, outcomes)
+            self._items = _Items(self._node, chunk, outcomes)
         elif len(values) == 1:
-            items = map(list.pop, (values,))  # keeps no reference to the item
-        rest = None if self._rest is None else self._rest.after(len(values))
-        # In one line: a Ctrl-C in between would lose the chunk, or repeat it.
-        self._items, self._rest = items, rest
-
-
-class Rest:
-    """A plan from some position on."""
-
-    __slots__ = ("_plan", "_position")
-
-    def __init__(self, plan: Any, position: int = 0) -> None:
-        self._plan = plan
-        self._position = position
-
-    def after(self, count: int) -> Rest:
-        """Return the rest after so many further indices."""
-        return Rest(self._plan, self._position + count)
-
-    def cannot_fail(self) -> bool:
-        """Return whether the plan runs no user code, so that no error is its own."""
-        return isinstance(self._plan, range | np.ndarray)
-
-    def plan(self) -> Plan:
-        plan, position = self._plan, self._position
-        if isinstance(plan, range | np.ndarray):
-            return plan[position:]
-        return islice(iter(plan), position, None) if position else plan
-
-
-class RestOfIterator(Rest):
-    """The rest of a plan that can be drawn only once."""
-
-    __slots__ = ()
-
-    def __init__(self, plan: Iterator[Any], count: int = 0) -> None:
-        super().__init__(tee(plan, 1)[0])
-        deque(islice(self._plan, count), maxlen=0)
-
-    def after(self, count: int) -> Rest:
-        return RestOfIterator(copy(self._plan), count)
-
-    def plan(self) -> Plan:
-        return copy(self._plan)  # type: ignore[no-any-return]
+            self._items = map(list.pop, (values,))  # keeps no reference to the item
+        else:
+            self._items = iter(values)
+        self._is_at_item = True
 
 
 class _Items(Iterator[Any]):
@@ -198,21 +128,18 @@ class _Items(Iterator[Any]):
         self._chunk = chunk
         self._outcomes = outcomes
         self._position = 0
+        self.is_failed = False  # whether the last item failed
 
     def __next__(self) -> Any:
         position = self._position
         if position == len(self._outcomes.values):
             raise StopIteration
         self._position += 1
+        self.is_failed = position in self._outcomes.failures
         try:
             return self._node.hand_over(self._chunk, self._outcomes, position)
         except StopIteration as error:  # it would end the iteration silently
             raise RuntimeError("an item raised StopIteration") from error
-        except Exception:
-            raise
-        except BaseException:  # Ctrl-C: the item is handed out by the next call
-            self._position = position
-            raise
 
 
 def opened(chunk: Chunk) -> Outcomes:

@@ -56,7 +56,6 @@ class Chunk:
         "asked",
         "deaths",
         "dropped",
-        "fatal",
         "indices",
         "position",
         "result",
@@ -70,7 +69,6 @@ class Chunk:
         self.result: Any = None
         self.asked = self.was_asked = False
         self.deaths = 0
-        self.fatal = False
         self.dropped = False
         self.worker: int | None = None
 

@@ -170,8 +170,8 @@ class Workers:
             stream.worker = min(range(len(self.nodes)), key=self._load)
         stream.limit = limit
         node = self.nodes[stream.worker]
-        stream.reader = node.open(keys(key), limit)
-        stream.reading = Reading(node, stream.reader)
+        stream.reader = node.open(plan := keys(key), limit)
+        stream.reading = Reading(node, stream.reader, plan)
         stream.items = restarting(stream.reading)
         self._placed[stream.worker].add(stream)
         stream.reader.prepare()

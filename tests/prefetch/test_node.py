@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -23,13 +23,15 @@ import pytest
 import seqkit as sk
 from seqkit.core.iteration import restarting
 from seqkit.core.view import View
+from seqkit.prefetch import reading
 from seqkit.prefetch.consumer import Reader
 from seqkit.prefetch.dispatcher import CLOSED
 from seqkit.prefetch.processes.slots import SlotPool
+from seqkit.prefetch.protocol import PrefetchError
 
 from ..helpers import mostly_stress
 from .kinds import KINDS, PROCESSES, Kind
-from .traces import append, children, descriptors, is_collected, threads, until
+from .traces import append, children, descriptors, drawn, is_collected, threads, until
 
 THREAD, FORK = KINDS[0], PROCESSES[0]
 
@@ -1000,79 +1002,110 @@ def in_turn(keys: list[int]) -> Iterator[int]:
     yield from keys
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-@pytest.mark.parametrize("size", [1, 3])
-@pytest.mark.parametrize(
-    "plan", mostly_stress(range(30), in_turn, np.arange(30)[::-1], list(range(30)), here=2), ids=type
-)
-def test_after_ctrl_c_the_same_iterator_goes_on_with_the_next_item(kind: Kind, size: int, plan: Any) -> None:
-    keys = list(range(30)) if plan is in_turn else [int(i) for i in plan]
-    with kind.ahead(sk.smap(str, range(30)), 2, chunk_size=size) as node:
-        items = restarting(node.reading(in_turn(keys) if plan is in_turn else plan))
-        found = []
-        for at in (0, 1, 7, 20):
-            found += islice(items, max(0, at - len(found)))
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(Reader, "_advance", interrupted)
-                while len(found) < 30:
-                    try:
-                        found.append(next(items))
-                    except KeyboardInterrupt:
-                        break
-        assert found + list(items) == list(map(str, keys))
+def struck(error: type[BaseException]) -> Callable[..., NoReturn]:
+    """Return what a signal handler does that raises an exception in a method."""
+
+    def raises(*_: Any) -> NoReturn:
+        raise error(CLOSED)  # the text of the engine's own errors means nothing
+
+    return raises
 
 
-def interrupted(*_: Any) -> Any:
-    raise KeyboardInterrupt
+STRIKES = [KeyboardInterrupt, SystemExit, TimeoutError, ValueError, RuntimeError]
 
 
 @pytest.mark.parametrize("kind", KINDS[:2], ids=str)
-@pytest.mark.parametrize("size", [1, 3])
-@pytest.mark.parametrize("is_above", [False, True])
-@pytest.mark.parametrize("error", [TimeoutError, RuntimeError, TypeError, ValueError])
-def test_after_an_exception_of_a_handler_the_same_iterator_goes_on(
-    kind: Kind, size: int, is_above: bool, error: type[Exception]
+@pytest.mark.parametrize(
+    "plan", mostly_stress(range(30), in_turn, np.arange(30), list(range(30)), here=2), ids=type
+)
+@pytest.mark.parametrize("options", [{}, {"chunk_size": 3}, {"in_order": False}], ids=str)
+@pytest.mark.parametrize("error", STRIKES)
+@pytest.mark.parametrize("where", ["next", "_advance"])
+def test_an_interrupted_iterator_is_over_and_says_so_each_time(
+    kind: Kind, plan: Any, options: dict[str, Any], error: type[BaseException], where: str
 ) -> None:
-    """Alone without a loss. A view above takes the exception for the error of an item, which is lost."""
-
-    def strikes(*_: Any) -> Any:
-        raise error(CLOSED)  # the text of the engine's own errors means nothing
-
-    with kind.ahead(sk.smap(int, range(30)), 2, chunk_size=size) as node:
-        items = iter(sk.collate([range(30), node]) if is_above else node)
-        found: list[Any] = []
-        struck = 0
-        for at in (0, 7, 20):
-            found += islice(items, max(0, at - len(found)))
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(Reader, "_advance", strikes)
-                while len(found) + struck * is_above < 30:
-                    try:
-                        found.append(next(items))
-                    except (error, sk.EvaluationError):
-                        struck += 1
-                        break
-        found += items
-        assert struck >= 1
-        if is_above:
-            assert all(i == item for i, item in found)
-            assert len(found) == 30 - struck
-        else:
-            assert found == list(range(30))
+    with kind.ahead(sk.smap(str, range(30)), 2, **options) as node:
+        items = restarting(node.reading(in_turn([*range(30)]) if plan is in_turn else plan))
+        found = [*islice(items, 4)]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Reader, where, struck(error))
+            with pytest.raises(error):
+                found.extend(items)
+        for _ in range(3):
+            with pytest.raises(PrefetchError, match="this iterator ended when Ctrl-C"):
+                next(items)
+        assert len({*found} & {*map(str, range(30))}) == len(found)
+        assert sorted(map(int, node)) == [*range(30)]  # with new workers
 
 
-def test_a_warning_that_is_raised_does_not_end_the_iteration() -> None:
-    rows = sk.smap(lambda i: np.full(4096, i), range(12))
-    with sk.prefetch(rows, 2, "process", shm_size=90112, chunk_size=1) as node, warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)
-        items, found, struck = iter(node), [], 0
-        while len(found) < 12:
-            try:
-                found.append(int(next(items)[0]))
-            except RuntimeWarning:
-                struck += 1
-        assert (found, next(items, None)) == (list(range(12)), None)
-        assert struck >= 1
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
+def test_ctrl_c_while_a_result_is_opened_ends_the_iterator(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with THREAD.ahead(sk.smap(str, range(30)), 2) as node:
+        items = iter(node)
+        assert next(items) == "0"
+        with monkeypatch.context() as patch:
+            patch.setattr(reading, "opened", struck(error))
+            with pytest.raises(error):
+                list(items)
+        for _ in range(3):
+            with pytest.raises(PrefetchError, match="begin a new one"):
+                next(items)
+        assert [*node] == list(map(str, range(30)))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
+def test_ctrl_c_while_an_item_is_handed_out_ends_the_iterator(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def item(x: int) -> int:
+        if x == 1:
+            raise LookupError("not here")
+        return x
+
+    with THREAD.ahead(sk.smap(item, range(30)), 2, chunk_size=3) as node:
+        items = iter(node)
+        with monkeypatch.context() as patch:
+            patch.setattr(sk.Prefetch, "hand_over", struck(error))
+            with pytest.raises(error):
+                next(items)
+        for _ in range(3):
+            with pytest.raises(PrefetchError, match="begin a new one"):
+                next(items)
+        assert len(drawn(iter(node))) == 30
+
+
+@pytest.mark.parametrize("kind", KINDS[:2], ids=str)
+@pytest.mark.parametrize("error", [TimeoutError, RuntimeError])
+def test_a_view_above_pairs_no_items_wrongly_after_an_exception_of_a_handler(
+    kind: Kind, error: type[Exception]
+) -> None:
+    with kind.ahead(sk.smap(int, range(30)), 2) as node:
+        items = iter(sk.collate([range(30), node]))
+        found: list[Any] = [*islice(items, 4)]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Reader, "_advance", struck(error))
+            for _ in range(26):
+                try:
+                    found.append(next(items))
+                except (error, sk.EvaluationError):
+                    break
+        rest = drawn(items)
+        assert all(isinstance(item, Exception) for item in rest)
+        assert len(found) + 1 + len(rest) == 30
+        assert all(i == item for i, item in found)
+
+
+def test_after_ctrl_c_a_view_above_reads_on_by_index() -> None:
+    with THREAD.ahead(sk.smap(int, range(30)), 2) as node:
+        items = iter(sk.collate([range(30), node]))
+        found: list[Any] = [*islice(items, 4)]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Reader, "_advance", struck(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                found.extend(items)
+        assert [tuple(pair) for pair in [*found, *items]] == [(i, i) for i in range(30)]
 
 
 def test_a_plan_that_fails_ends_the_iteration_after_its_error() -> None:
@@ -1086,16 +1119,3 @@ def test_a_plan_that_fails_ends_the_iteration_after_its_error() -> None:
         with pytest.raises(LookupError, match="no more keys"):
             next(items)
         assert next(items, None) is None
-
-
-def test_an_iterator_without_order_says_that_it_cannot_go_on_after_ctrl_c(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with sk.prefetch(range(30), 2, in_order=False) as node:
-        items = iter(node)
-        next(items)
-        monkeypatch.setattr(Reader, "_advance", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            list(items)
-        with pytest.raises(RuntimeError, match="with in_order=False it cannot go on"):
-            next(items)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,6 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch.reading import MOST_LOST
 
 from .kinds import KINDS, PROCESSES, Kind
 from .traces import append, drawn, until
@@ -221,32 +219,6 @@ def test_a_stream_that_nobody_reads_any_more_is_closed(kind: Kind, tmp_path: Pat
     assert "end" not in stream.log
     del ahead, iterator
     assert until(lambda: stream.log[-1] == "end")
-
-
-@every_kind
-def test_a_stream_that_kills_every_worker_ends_with_an_error(kind: Kind) -> None:
-    over = threading.Event()
-
-    def deadly() -> Iterator[int]:
-        yield from range(3)
-        os._exit(3)
-
-    def stuck() -> Iterator[int]:
-        yield from range(3)
-        over.wait()
-
-    stream, options = (deadly, {"retries": 0}) if kind.method == "process" else (stuck, {"timeout": 0.05})
-    try:
-        with kind.ahead(sk.uniter(stream), 1, max_buffered=4, **options) as ahead:
-            iterator = iter(ahead)
-            items = drawn(iterator)
-            assert items[:3] == [0, 1, 2]
-            assert {type(error) for error in items[3:-1]} <= {sk.WorkerDied, sk.ItemTimeout}
-            assert len(items[3:-1]) == MOST_LOST
-            assert "8 items in a row have cost their workers" in str(items[-1])
-            assert drawn(iterator) == []
-    finally:
-        over.set()
 
 
 @pytest.mark.parametrize("endless", [True, False])
