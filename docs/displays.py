@@ -29,7 +29,7 @@ from seqkit.observe.live import as_html
 
 DOCS = Path(__file__).resolve().parent
 FIGURES = DOCS / "reference" / "figures"
-MARGIN, WIDTH, HEIGHT = 12, 1120, 600
+MARGIN, WIDTH, HEIGHT = 12, 1280, 600
 THEMES = {"": ("#111", "#fff"), "-dark": ("#ddd", "#14181e")}
 PAGE = '<meta charset="utf-8"><body style="margin:{}px;font:13px sans-serif;color:{};background:{}">{}'
 
