@@ -10,7 +10,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 from .arguments import accepts
@@ -68,11 +68,10 @@ def takes_epoch(data: Any) -> bool:
 
 def has_method(data: Any, name: str, *arguments: Any) -> bool:
     """Return whether an object has a method that takes these arguments."""
-    try:
+    with suppress(Exception):  # of a `__getattr__` of the user
         method = getattr(data, name, None)
-    except Exception:  # of a `__getattr__` of the user
-        return False
-    return callable(method) and accepts(method, *arguments)
+        return callable(method) and accepts(method, *arguments)
+    return False
 
 
 def tell(objects: Iterable[Any], epoch: int, again: bool = False) -> None:

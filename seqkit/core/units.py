@@ -15,7 +15,7 @@ def seconds(value: float) -> str:
     """
     for unit, length in _SECONDS:
         if value >= length:
-            return f"{_digits(value / length)} {unit}"
+            return f"{value / length:.{int(value < 99.95 * length)}f}".removesuffix(".0") + f" {unit}"
     return "0 s" if value <= 0 else "< 1 ns"
 
 
@@ -77,10 +77,6 @@ def rounded(number: float, digits: int = 3) -> str:
     ('3,087', '0.051', '97')
     """
     return f"{number:,.0f}" if number >= 10 ** (digits - 1) else f"{number:.{digits}g}"
-
-
-def _digits(value: float) -> str:
-    return f"{value:.1f}".removesuffix(".0") if value < 99.95 else f"{value:.0f}"
 
 
 def _short(value: float) -> str:
