@@ -121,7 +121,8 @@ class Tree:
             output = written.read()
         failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.MULTILINE)
         status = 0 if process.returncode == 5 else process.returncode  # 5: no test was chosen
-        return status, failed[1] if failed else output.strip()[-300:]
+        # An address in the name of a case is another one the next time.
+        return status, re.sub(r"\[.*0x.*", "", failed[1]) if failed else output.strip()[-300:]
 
 
 def outcome_of(mutant: Mutant, tree: Tree, seconds: float) -> tuple[str, str]:

@@ -93,7 +93,7 @@ class WrongProperties(Data):
     dtype = filename = 3
 
 
-@pytest.mark.parametrize("data", [FailingData(), FailingProperties(), WrongProperties()], ids=repr)
+@pytest.mark.parametrize("data", [FailingData(), FailingProperties(), WrongProperties()], ids=type)
 def test_any_data_set_is_drawn(data):
     view = sk.batch(data, 2)
     assert f"<{type(data).__name__} of 3>" in sk.explain(view)
