@@ -8,6 +8,8 @@ Guarantees
 - Workers have the context variables, and the modes of torch, of the thread that started them.
 - Closing waits for workers, but not for long. A thread cannot be killed, so a thread that is stuck in user
   code stays behind as a daemon. It ends when that code returns.
+- At most as many threads are stuck and replaced at once as there are workers. The next time-out ends the
+  node.
 
 Relies on
 ---------
@@ -216,6 +218,7 @@ class Threads(Backend):
         self._infos = infos
         self.capacity = capacity
         self._workers: dict[int, _Worker] = {}
+        self._stuck: list[threading.Thread] = []  # abandoned, and perhaps still running
         self._restarts = 0
 
     def start(self) -> None:
@@ -271,10 +274,17 @@ class Threads(Backend):
         stack = stacks.of_thread(run.worker.thread.ident)
         events.put(Lost(ticket, number, 0, "was abandoned", ran_s, timed_out=True, stack=stack))
         self._shared.reorder()
+        self._stuck = [thread for thread in self._stuck if thread.is_alive()]
         try:
+            if len(self._stuck) == len(self._infos):
+                raise RuntimeError(
+                    f"{len(self._stuck)} abandoned threads still run items that timed out, and no more are"
+                    " abandoned. Give what these items wait for a time limit, or use method='process'"
+                )
+            self._stuck.append(run.worker.thread)
             self._launch(run.worker.info)
             self._restarts += 1
-        except (RuntimeError, MemoryError) as error:  # too many threads, or no memory for a stack
+        except (RuntimeError, MemoryError) as error:  # or too many threads, or no memory for a stack
             events.put(Failed(number, error))
 
     def is_worker(self) -> bool:

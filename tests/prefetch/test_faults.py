@@ -396,6 +396,47 @@ def test_a_thread_that_takes_too_long_is_abandoned_and_replaced(where: str) -> N
     run(where, body)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_threads_that_hang_are_limited_and_the_next_time_out_ends_the_node(workers: int) -> None:
+    released = threading.Event()
+    before = threading.active_count()
+
+    def item(x: int) -> int:
+        released.wait(30)
+        return x
+
+    try:
+        with sk.prefetch(sk.smap(item, range(30)), workers, timeout=0.05) as ahead:
+            *late, last = drawn(iter(ahead))
+            assert {type(error) for error in late} <= {sk.ItemTimeout}
+            assert isinstance(last, PrefetchError)
+            assert f"{workers} abandoned threads still run items that timed out" in str(last)
+            assert threading.active_count() - before <= 2 * workers
+            released.set()
+            ahead.restart()
+            assert list(ahead) == list(range(30))
+    finally:
+        released.set()
+
+
+def test_a_thread_that_ends_after_all_makes_place_for_another_that_hangs() -> None:
+    gates = [threading.Event() for _ in range(6)]
+
+    def item(x: int) -> int:
+        gates[x].wait(30)
+        return x
+
+    with sk.prefetch(sk.smap(item, range(6)), 1, timeout=0.05, chunk_size=1) as ahead:
+        iterator = iter(ahead)
+        for gate in gates:
+            thread = next(thread for thread in threading.enumerate() if thread.name == "seqkit-0")
+            with pytest.raises(sk.ItemTimeout):
+                next(iterator)
+            gate.set()
+            thread.join(30)
+        assert next(iterator, None) is None
+
+
 def test_the_time_that_items_wait_for_a_worker_does_not_count() -> None:
     def item(x: int) -> int:
         time.sleep(0.3)
