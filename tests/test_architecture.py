@@ -126,7 +126,7 @@ BUDGETS = {
     "executors": 539,
     "loader": 1963,
     "observe": 3323,
-    "prefetch": 5995,
+    "prefetch": 5968,
     "samplers": 1310,
     "sources": 2376,
     "stores": 1789,

@@ -19,8 +19,10 @@ Relies on
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context, copy_context
 from queue import SimpleQueue
 from time import monotonic, monotonic_ns, perf_counter_ns
@@ -87,6 +89,19 @@ class _WorkerState(threading.local):
     is_worker = False
     info: WorkerInfo | None
     evaluator: Evaluator
+
+
+# Threads of closed nodes that were still at an item.
+_ending: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+
+
+def await_ending(within_s: float) -> None:
+    """Wait for the threads of closed nodes. Each of them is waited for once."""
+    deadline = monotonic() + within_s
+    with suppress(LookupError):  # there are no more, perhaps because another thread waits for them
+        while thread := _ending.pop():
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - monotonic()))
 
 
 class _Shared:
@@ -307,5 +322,7 @@ class Threads(Backend):
         for worker in self._workers.values():
             if worker.thread is not threading.current_thread():
                 worker.thread.join(max(0.0, deadline - monotonic()))
+                if worker.thread.is_alive():
+                    _ending.add(worker.thread)
         self._workers.clear()
         drained(self._shared.events, 0)  # discard the events

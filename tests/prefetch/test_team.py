@@ -15,7 +15,7 @@ import time
 import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,13 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch import engine
+from seqkit.prefetch import engine, threads
 from seqkit.prefetch.processes import forking, linux, team, template, worker_process
 
 from ..helpers import mostly_stress
+from .kinds import CONTEXTS
 from .scripts import finished
-from .traces import children, drawn, pids_of, reap_orphans, until
+from .traces import children, drawn, pids_of, until
 from .traces import state as state_of
 
 FORK = os.fork
@@ -374,6 +375,44 @@ def test_workers_that_are_not_forked_unasked_are_announced_once(tmp_path: Path) 
 # -------------------------------------------------------------------- start methods
 
 
+def test_a_fork_waits_for_threads_of_closed_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "GRACE_S", 0.0)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def item(_: int) -> None:
+        begun.set()
+        go_on.wait(20)
+        for _ in range(100):
+            time.sleep(0.001)
+
+    with sk.prefetch(sk.smap(item, range(4)), 1) as closed:
+
+        def read() -> None:
+            with suppress(RuntimeError):  # the node is closed
+                list(closed)
+
+        consumer = threading.Thread(target=read)
+        consumer.start()
+        begun.wait()
+    consumer.join()
+    timer = threading.Timer(0.1, go_on.set)
+    timer.start()
+    with a_node() as node:
+        assert parents(node) == {os.getpid()}
+    timer.join()
+
+
+def test_a_fork_waits_once_for_a_thread_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    stuck: Any = types.SimpleNamespace(join=waits.append)
+    monkeypatch.setattr(threads, "_ending", [stuck])
+    monkeypatch.setattr(forking, "threads_that_matter", lambda: {1})
+    assert not forking.is_safe()
+    assert not forking.is_safe()
+    assert len(waits) == 1
+    assert 0 < waits[0] <= forking.ENDING_S
+
+
 def test_fork_is_used_in_spite_of_threads_if_it_is_chosen() -> None:
     with ThreadPoolExecutor(1) as pool, a_node(context="fork") as node:
         pool.submit(int).result()
@@ -439,83 +478,16 @@ def test_a_fork_beside_irrelevant_threads_does_not_warn(tmp_path: Path) -> None:
 # -------------------------------------------------------------------- many workers
 
 
-def in_template(parent: int, act: Callable[[], object]) -> Callable[[], int]:
-    """Return a fork that acts before it forks a worker of a template."""
-
-    def fork() -> int:
-        if os.getpid() != parent:
-            act()
-        return FORK()
-
-    return fork
-
-
-@pytest.mark.parametrize("context", [None, "fork"])
-def test_the_first_item_does_not_wait_for_the_last_worker(
-    context: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    go, forks = os.pipe(), list[int]()
-
-    def fork() -> int:
-        forks.append(1)
-        if len(forks) > team.FORKED_HERE + 1:
-            assert linux.is_readable(go[0], 20)
-        return FORK()
-
-    monkeypatch.setattr(os, "fork", fork)
-    with a_node(team.FORKED_HERE + 4, context) as node:
-        iterator = iter(node)
-        assert next(iterator) == os.getpid()
-        os.write(go[1], b"!")
-        assert len(list(iterator)) == 7
-        assert len(set(pids_of(node))) == team.FORKED_HERE + 4
-    for fd in go:
-        os.close(fd)
-
-
-def test_many_workers_have_the_same_state_and_numbers_of_their_own() -> None:
-    state, many = {"epoch": 0}, team.FORKED_HERE + 3
-
-    def item(_: int) -> tuple[int, int, Any]:
-        time.sleep(0.001)
-        return os.getppid(), state["epoch"], sk.get_worker_info()
-
-    with sk.prefetch(sk.smap(item, range(400)), many, "process", chunk_size=1) as node:
+@pytest.mark.parametrize("context", [None, *CONTEXTS])
+def test_many_workers_are_started_a_few_at_a_time(context: Any) -> None:
+    many = 2 * team.STARTED_AT_ONCE + 1
+    with sk.prefetch(range(400), many, "process", context=context, chunk_size=1) as node:
         node.start()
-        state["epoch"] = 1  # workers of the template have perhaps not been forked
-        found: list[Any] = []
-        assert until(lambda: found.extend(node) or len({info.id for *_, info in found}) == many)
-        assert len({info.seed for *_, info in found}) == many
-        assert {epoch for _, epoch, _ in found} == {0}
-        pids, parents = pids_of(node), {parent for parent, *_ in found}
-        assert len(parents) == 2
-        assert os.getpid() in parents
-        killed(node, pids[-2:])
-        assert until(lambda: len(list(node)) == 400 and node.statistics().restarts == 2)
-        assert {epoch for _, epoch, _ in node} == {0}
-        assert pids_of(node)[:-2] == pids[:-2]
-    assert until(lambda: parents - {os.getpid()} <= {pid for pid in parents if state_of(pid) == "gone"})
-
-
-def test_a_forked_template_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(team, "BEGIN_S", 0.2)
-    monkeypatch.setattr(os, "fork", in_template(os.getpid(), signal.pause))
-    event = threading.Event()
-    with thread(event.wait, event.set), a_node(team.FORKED_HERE + 2) as node:
-        assert until(lambda: len(list(node)) == 8 and node.statistics().restarts >= 2)
-        assert len(set(pids_of(node))) == team.FORKED_HERE + 2
-
-
-def test_the_workers_of_a_killed_forked_template_live_on() -> None:
-    before = children()
-    with a_node(team.FORKED_HERE + 2) as node:
-        list(node)
-        pids = pids_of(node)
-        backend: Any = node._engine._dispatcher.backend
-        killed(node, [backend._team._template._pid, pids[-1]])
-        assert until(lambda: len(list(node)) == 8 and node.statistics().restarts == 1)
-        assert pids_of(node)[:-1] == pids[:-1]
-    reap_orphans(before)
+        backend: Any = node._engine._dispatcher.backend  # type: ignore[union-attr]
+        assert len(backend._team.handles) == team.STARTED_AT_ONCE
+        assert list(node) == list(range(400))
+        assert until(lambda: len(list(node)) == 400 and len(set(pids_of(node))) == many)
+        assert node.statistics().restarts == 0
 
 
 # -------------------------------------------------------------------- workers that do not begin

@@ -30,6 +30,7 @@ import threadpoolctl
 from ...core.tracebacks import frames_of_others
 from ...core.worker import flush_streams
 from ..resources import native_threads
+from ..threads import await_ending
 
 # Modules (with their submodules) whose threads do nothing that workers could miss or wait for.
 _HARMLESS = (
@@ -80,6 +81,9 @@ _NAME_BYTES = 15  # Linux cuts names
 # Longer than a fork takes to begin, and short enough for a thread that gets the interpreter first.
 _SWITCH_S = 0.1
 
+# How long a fork waits for threads of closed nodes.
+ENDING_S = 10.0
+
 _judging = threading.Lock()
 
 
@@ -89,7 +93,11 @@ def threads_that_matter() -> set[int]:
 
 
 def is_safe() -> bool:
-    """Return whether all other threads are known to be irrelevant to a forked worker."""
+    """Return whether all other threads are known to be irrelevant to a forked worker.
+
+    Threads of closed nodes end with their items: this waits for them briefly.
+    """
+    await_ending(ENDING_S)
     return not threads_that_matter() and not _native_obstacles()
 
 

@@ -13,7 +13,6 @@ Relies on
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -78,29 +77,17 @@ def open_pipeline(pickled: int, place: tuple[int, int], fds: Descriptors) -> Wor
     return WorkerSetup(spec, pipeline, Segment(fds.segment, spec.layout.size), fds)
 
 
-def size_warning(nbytes: int, context: str, obstacles: Iterable[str] = ()) -> str | None:
+def size_warning(nbytes: int) -> str | None:
     """Return the warning for a pickle of `nbytes` bytes, or None if it is small.
 
-    Parameters
-    ----------
-    nbytes : int
-    context : str
-        The start method of the workers.
-    obstacles : iterable of str
-        What made forking unsafe, if `context` was chosen for that reason.
-
-    Examples
-    --------
-    >>> size_warning(1 << 20, "spawn")
-    >>> size_warning(100 << 20, "forkserver", ["thread 'pool_0'"]).partition(".")[0]
-    "prefetch: pickled 100 MiB for workers, because forking is unsafe beside thread 'pool_0'"
+    >>> size_warning(1 << 20)
+    >>> size_warning(100 << 20).partition(".")[0]
+    'prefetch: pickled 100 MiB for workers that are not forked'
     """
     if nbytes <= WARN_BYTES:
         return None
-    names = ", ".join(obstacles)
-    why = f"because forking is unsafe beside {names}" if names else f"as context is {context!r}"
     return (
-        f"prefetch: pickled {nbytes / 2**20:.0f} MiB for workers, {why}."
+        f"prefetch: pickled {nbytes / 2**20:.0f} MiB for workers that are not forked."
         " To pickle once and not in every epoch, use DataLoader(persistent_workers=True)."
         " To pickle less, use numpy.memmap or seqkit.load_packed."
         " To pickle nothing, use context='fork' if your threads allow it."

@@ -4,8 +4,7 @@ Guarantees
 ----------
 - A worker is forked if that is safe or requested. Otherwise it comes from a template. This is checked again
   for every worker.
-- Of many workers, all but a few are forked by a copy of this process, while the first ones begin to work. So
-  the first item does not wait for the last worker, and all workers have the same state.
+- A few workers are started at a time. So the first item does not wait for the last worker.
 - A worker that was forked while other threads lived, and does not begin within `BEGIN_S`, is killed and
   started from a template.
 - A worker that cannot be started ends the node with an error.
@@ -22,12 +21,10 @@ from __future__ import annotations
 import os
 import select
 import signal
-import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from time import monotonic
 from typing import NamedTuple
 
@@ -38,14 +35,14 @@ from ..protocol import Failed, PrefetchError
 from ..signals import SignalsHeld
 from . import forking, linux
 from .pickled_pipeline import PickledPipeline, size_warning
-from .template import REAP_S, Template, TemplateMessage, be_forked_template, fresh_template, spawn
+from .template import REAP_S, Template, TemplateMessage, fresh_template, fresh_worker
 from .worker_process import WorkerSetup, be_worker
 
 # How long a worker that was forked while other threads lived may take to begin. It usually takes
 # milliseconds.
 BEGIN_S = 10.0
-# How many workers this process forks itself.
-FORKED_HERE = 4
+# How many workers are started before the node looks for results again.
+STARTED_AT_ONCE = 4
 # Limit of successive workers with one number that die before they begin a job. They may have been killed
 # from outside, but the replacement must not continue without limit.
 MOST_DEATHS = 3
@@ -138,7 +135,7 @@ class Team:
     # ---------------------------------------------------------------- starting
 
     def start(self) -> None:
-        """Begin to start all workers. Do not wait until they are ready."""
+        """Begin to start workers. `start_missing` starts the others."""
         self._missing += map(WorkerHandle, range(self.setup.spec.num_workers))
         self._start_missing()
 
@@ -147,13 +144,9 @@ class Team:
             raise PrefetchError("prefetch: a signal handler cannot start workers while workers are started")
         _local.starting = self
         try:
-            begun = 0
-            while self._missing:
-                if begun == FORKED_HERE and self._template is None and self._forks():
-                    self._fork_template()
-                self._start_worker(self._missing[0])
+            for handle in self._missing[:STARTED_AT_ONCE]:
+                self._start_worker(handle)
                 del self._missing[0]
-                begun += 1
         finally:
             _local.starting = None
 
@@ -186,7 +179,7 @@ class Team:
         obstacles = self._obstacles
         if self.context is None:
             obstacles = forking.obstacles()
-        if text := size_warning(nbytes, self.context or "forkserver", obstacles):
+        if text := size_warning(nbytes):
             warn(text, RuntimeWarning)  # Python shows the same warning only once
         if obstacles and not _has_announced:
             _has_announced = True
@@ -212,34 +205,15 @@ class Team:
 
     def _fork(self, handle: WorkerHandle, mask: set[int]) -> bool:
         """Fork a worker, unless another thread matters by now."""
-        pid = self._forked()
+        forking.native_pools()  # search here, so that the workers need not search
+        pid = forking.fork() if self.context == "fork" else forking.fork_if_harmless()
         if pid == 0:
             be_worker(handle.number, self.setup, mask, self._forget_the_parents)
         if pid > 0:
             handle.pid, handle.pidfd, handle.is_child = pid, linux.watched(pid), True
-            handle.begins_by = _begins_by()
+            if frames_of_others():
+                handle.begins_by = monotonic() + BEGIN_S
         return pid > 0
-
-    def _forked(self) -> int:
-        forking.native_pools()  # search here, so that the workers need not search
-        return forking.fork() if self.context == "fork" else forking.fork_if_harmless()
-
-    def _fork_template(self) -> None:
-        """Fork a template, unless another thread matters by now."""
-        with (held := SignalsHeld()):
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            with theirs:
-                pid = self._forked()
-                if pid == 0:
-                    be_forked_template(theirs, self.setup, held.mask, partial(self._forget_with, ours))
-            if pid < 0:
-                ours.close()
-                return
-            self._use_template(Template(ours, pid))
-
-    def _forget_with(self, channel: socket.socket) -> None:
-        channel.close()
-        self._forget_the_parents()
 
     def _forget_the_parents(self) -> None:
         """Close the parent's descriptors in a forked worker."""
@@ -250,24 +224,17 @@ class Team:
 
     def _start_elsewhere(self, handle: WorkerHandle, mask: set[int]) -> bool:
         """Start a worker that is not forked from this process."""
+        assert self._pickled is not None
         handle.is_child = self.context == "spawn"
         if handle.is_child:
-            assert self._pickled is not None
-            handle.pid = spawn(handle.number, self._pickled, self.setup, mask)
+            handle.pid = fresh_worker(handle.number, self._pickled, self.setup, mask)
             handle.pidfd = linux.watched(handle.pid)
             return True
         if self._template is None:
-            assert self._pickled is not None
-            self._use_template(fresh_template(self._pickled, self.setup.fds, mask))
-        elif self._pickled is None:
-            handle.begins_by = _begins_by()
-        assert self._template is not None
+            self._template = fresh_template(self._pickled, self.setup, mask)
+            self._watch_template(self._template)
         self._template.start(handle.number)
         return True
-
-    def _use_template(self, template: Template) -> None:
-        self._template = template
-        self._watch_template(template)
 
     def _watch(self, handle: WorkerHandle) -> None:
         self._by_fd[handle.pidfd] = handle
@@ -298,8 +265,6 @@ class Team:
                 self._obstacles = forking.obstacles()
                 handle.begins_by = None
                 handle.kill()
-                if not handle.is_child and self._template is not None:
-                    self._template.kill()
 
     def notice(self, fd: int) -> None:
         """Handle a readable descriptor. Descriptors of other owners are ignored."""
@@ -449,11 +414,6 @@ class Team:
         if self._pickled is not None:
             self._pickled.close()
             self._pickled = None
-
-
-def _begins_by() -> float | None:
-    """Return when a process must have begun that was forked just now, if other threads lived."""
-    return monotonic() + BEGIN_S if frames_of_others() else None
 
 
 _has_announced = False

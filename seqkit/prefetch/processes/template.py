@@ -1,8 +1,6 @@
-"""Templates: processes that hold the pipeline of a node, and fork its workers.
+"""Templates: fresh interpreters that unpickle the pipeline of a node, and fork its workers.
 
-Where forking this process is not safe, a template is a fresh interpreter, which unpickles the pipeline once.
-Where it is safe, a node with many workers has a template that is forked. Its workers share the memory of the
-pipeline copy-on-write, and start in milliseconds.
+With the start method "spawn", each worker has a template of its own, which becomes the worker.
 
 Guarantees
 ----------
@@ -29,7 +27,7 @@ import socket
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import astuple
+from dataclasses import astuple, fields
 from functools import partial
 from time import monotonic
 from typing import NoReturn
@@ -43,7 +41,6 @@ from .linux import kill, watched
 from .pickled_pipeline import PickledPipeline, open_pipeline
 from .worker import Descriptors
 from .worker_process import WorkerSetup, be_worker, leave, report_failure
-from .worker_signals import leave_signals_to_program, program_signals
 
 # How long to wait for a killed process to end, before giving up on it. A process that waits for a disk or a
 # network file system cannot be killed.
@@ -119,9 +116,6 @@ class Template:
             self._has_workers = self._has_workers or kind == TemplateMessage.FORKED
             yield kind, worker, value, nbytes, pidfd, error
 
-    def kill(self) -> None:
-        kill(self._pidfd)
-
     def close(self) -> None:
         """End the template and its remaining workers. Idempotent, also in several threads at once."""
         try:
@@ -149,17 +143,27 @@ class Template:
             self._pidfd = -1
 
 
-def fresh_template(pickled: PickledPipeline, fds: Descriptors, mask: set[int]) -> Template:
-    """Start a template as a fresh interpreter."""
+def fresh_template(pickled: PickledPipeline, setup: WorkerSetup, mask: set[int]) -> Template:
+    """Start a template that forks workers."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         with theirs:
-            code = f"from {__name__} import be_template; be_template({pickled.place}, *fds)"
-            pid = interpreter(code, (theirs.fileno(), pickled.fd, *astuple(fds)), mask, pickled.surroundings)
-        return Template(ours, pid)
+            return Template(ours, _started(-1, pickled, setup, mask, theirs.fileno()))
     except BaseException:
         ours.close()
         raise
+
+
+def fresh_worker(number: int, pickled: PickledPipeline, setup: WorkerSetup, mask: set[int]) -> int:
+    """Start a template that becomes a worker. Return its pid."""
+    return _started(number, pickled, setup, mask)
+
+
+def _started(number: int, pickled: PickledPipeline, setup: WorkerSetup, mask: set[int], *channel: int) -> int:
+    error_at = setup.spec.layout.error_at(max(number, 0))
+    code = f"from {__name__} import be_template; be_template({number}, {error_at}, {pickled.place}, *fds)"
+    fds = pickled.fd, *astuple(setup.fds), *channel
+    return interpreter(code, fds, mask, pickled.surroundings)
 
 
 # Sockets in use. Keep them alive, so that the garbage collector does not close one before its owner does.
@@ -173,42 +177,34 @@ def _gone() -> ConnectionError:
 # -------------------------------------------------------------------- in the template process
 
 
-def be_template(place: tuple[int, int], fd: int, pickled: int, *fds: int) -> NoReturn:
-    """Run as a template in a fresh interpreter."""
-    channel = socket.socket(fileno=fd)
-
-    def opened() -> WorkerSetup | None:
-        for one in (fd, pickled, *fds):
-            os.set_inheritable(one, False)  # a process that an item starts may outlive the node
-        setup = open_pipeline(pickled, place, Descriptors(*fds))
-        if is_safe():
-            native_pools()
-            return setup
-        channel.send(_ANSWER.pack(TemplateMessage.UNSAFE, -1, 0, 0))
-        return None
-
-    _lead(channel, opened)
-
-
-def be_forked_template(
-    channel: socket.socket, setup: WorkerSetup, mask: Iterable[int], forget: Callable[[], None]
-) -> NoReturn:
-    """Run as a template in a forked process. See `be_worker` for the arguments."""
-
-    def opened() -> WorkerSetup:
-        leave_signals_to_program(program_signals(), mask)
-        forget()
-        return setup
-
-    _lead(channel, opened)
+def be_template(number: int, error_at: int, place: tuple[int, int], pickled: int, *fds: int) -> NoReturn:
+    """Open a pipeline. Then become worker `number`, or fork workers until the parent closes the channel or is
+    gone, if `number` is -1."""
+    for fd in (pickled, *fds):
+        os.set_inheritable(fd, False)  # a process that an item starts may outlive the node
+    inherited = Descriptors(*fds[: len(fields(Descriptors))])
+    opened = partial(open_pipeline, pickled, place, inherited)
+    if number < 0:
+        _lead(socket.socket(fileno=fds[-1]), opened)
+    try:
+        setup = opened()
+    except BaseException as error:
+        with suppress(BrokenPipeError):
+            report_failure(number, inherited, error_at, error)
+        leave()
+    be_worker(number, setup, signal.pthread_sigmask(signal.SIG_BLOCK, ()))
 
 
-def _lead(channel: socket.socket, opened: Callable[[], WorkerSetup | None]) -> NoReturn:
-    """Open a pipeline and fork workers, until the socket is closed or the parent is gone."""
+def _lead(channel: socket.socket, opened: Callable[[], WorkerSetup]) -> NoReturn:
+    """Fork workers, until the socket is closed or the parent is gone."""
     workers: dict[int, tuple[int, int]] = {}  # number and pid by pidfd
     try:
-        if setup := opened():
+        setup = opened()
+        if is_safe():
+            native_pools()
             _serve(channel, setup, workers)
+        else:
+            channel.send(_ANSWER.pack(TemplateMessage.UNSAFE, -1, 0, 0))
     except ConnectionError:
         pass  # the node is closed, or the parent is gone
     except BaseException as error:
@@ -265,26 +261,3 @@ def _tell_error(channel: socket.socket, number: int, error: BaseException) -> No
             _ANSWER.pack(TemplateMessage.FAILED, number, 0, 0)
             + Record.of(error).dumps(_MESSAGE_BYTES - _ANSWER.size)
         )
-
-
-# -------------------------------------------------------------------- workers without a template
-
-
-def spawn(number: int, pickled: PickledPipeline, setup: WorkerSetup, mask: set[int]) -> int:
-    """Start a worker as a fresh interpreter. Return its pid."""
-    error_at = setup.spec.layout.error_at(number)
-    code = f"from {__name__} import _boot; _boot({number}, {error_at}, {pickled.place}, *fds)"
-    return interpreter(code, (pickled.fd, *astuple(setup.fds)), mask, pickled.surroundings)
-
-
-def _boot(number: int, error_at: int, place: tuple[int, int], pickled: int, *rest: int) -> NoReturn:
-    for fd in (pickled, *rest):
-        os.set_inheritable(fd, False)  # a process that an item starts may outlive the node
-    fds = Descriptors(*rest)
-    try:
-        setup = open_pipeline(pickled, place, fds)
-    except BaseException as error:
-        with suppress(BrokenPipeError):
-            report_failure(number, fds, error_at, error)
-        leave()
-    be_worker(number, setup, signal.pthread_sigmask(signal.SIG_BLOCK, ()))
