@@ -597,3 +597,9 @@ def test_its_repr_reads_nothing():
 def test_it_cannot_be_written_to():
     with pytest.raises(TypeError, match="uniter does not support assignment"):
         uniter([1, 2])[0] = 1
+
+
+def test_a_table_is_no_iterable_of_rows():
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(TypeError, match="uniter: iterating a DataFrame gives its columns"):
+        uniter(pandas.DataFrame({"x": [1, 2]}))
