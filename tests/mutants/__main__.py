@@ -27,6 +27,8 @@ LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "build", "dist")
 KILLED, SURVIVED, UNSURE, LATE, STALE = "killed", "SURVIVED", "UNSURE", "TOO LONG", "DOES NOT APPLY"
 APPLIES = "applies"
 MOST_DOUBTFUL = 4
+# A test that hangs ends the whole run, also if it can no longer be interrupted.
+OPTIONS = ["-x", "-v", "--tb=line", "-p", "no:cacheprovider", "--timeout-method=thread"]
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class Tree:
 
     def pytest(self, arguments: list[str], until: float) -> tuple[int | None, str]:
         """Return the exit status, None if there was no time left, and the first test that failed."""
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=line", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", *OPTIONS]
         with tempfile.TemporaryFile("w+") as written:  # no pipe, which processes left behind would keep open
             process = subprocess.Popen(
                 [*command, *arguments],
@@ -120,6 +122,7 @@ class Tree:
             written.seek(0)
             output = written.read()
         failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.MULTILINE)
+        failed = failed or re.search(r"^(tests/.+::.+) \++ Timeout \++$", output, re.MULTILINE)
         status = 0 if process.returncode == 5 else process.returncode  # 5: no test was chosen
         # An address in the name of a case is another one the next time.
         return status, re.sub(r"\[.*0x.*", "", failed[1]) if failed else output.strip()[-300:]
