@@ -159,7 +159,8 @@ def in_microseconds(kind: Any) -> Any:
     if pa.types.is_struct(kind):
         return pa.struct([inner(kind.field(k)) for k in range(kind.num_fields)])
     if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, in_microseconds(kind.item_type))
+        item = in_microseconds(kind.item_type)
+        return kind if item == kind.item_type else pa.map_(kind.key_type, item)
     if pa.types.is_fixed_size_list(kind):
         return pa.list_(inner(kind.value_field), kind.list_size)
     if pa.types.is_list(kind):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
+from .per_process import read_many
 
 __all__ = ["ByPosition", "DictRows", "as_names", "as_rows", "check_names", "choose"]
 
@@ -153,6 +153,5 @@ class DictRows:
 
 
 def _many(column: Any, indices: list[int]) -> Any:
-    if hasattr(column, "__getitems__"):
-        return column.__getitems__(indices)
-    return column[indices] if isinstance(column, np.ndarray) else [column[i] for i in indices]
+    found = read_many(column, indices)
+    return [column[i] for i in indices] if found is None else found

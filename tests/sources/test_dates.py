@@ -118,6 +118,14 @@ def test_dates_of_pandas_in_every_unit(unit: Any, zone: str | None, tmp_path: Pa
     assert list(sk.materialize(dates.to_frame(), path, nworkers=0)) == [{"t": time} for time in dates]
 
 
+def test_types_without_times_stay_as_they_are() -> None:
+    from seqkit.sources.arrow import in_microseconds
+
+    named = pa.map_(pa.field("k", pa.string(), nullable=False), pa.field("v", pa.int64()), keys_sorted=True)
+    for kind in (named, pa.struct([]), pa.list_(pa.field("x", pa.int8(), nullable=False)), pa.null()):
+        assert in_microseconds(kind) == kind
+
+
 @pytest.mark.parametrize("make", [arrow, pandas_arrow, polars, huggingface], ids=lambda make: make.__name__)
 @pytest.mark.parametrize("inner", ["list", "large list", "array", "struct", "map"])
 @pytest.mark.parametrize("has_nanoseconds", [False, True])
