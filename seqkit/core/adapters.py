@@ -6,16 +6,15 @@ is used, and never imports the libraries themselves.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Set
+from collections.abc import Generator, Mapping, Sequence, Set
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from .indices import UNKNOWN, Length
-from .randomness import generators_kept
 
-__all__ = ["first_failing", "length_of", "many_at_once", "reads_alike", "recognise"]
+__all__ = ["as_results", "length_of", "reads_many", "recognise"]
 
 # Package and class, and the class or function of `sources` that returns it as a sequence by position.
 READERS = {
@@ -105,65 +104,50 @@ def _refuse_builtins(source: Any, who: str) -> None:
         )
 
 
-def many_at_once(data: Any, indices: Any) -> Any:
-    """Return the items that ``data.__getitems__`` gives for some indices."""
-    items = data.__getitems__(indices)
-    if isinstance(items, Mapping | str | bytes):
-        raise TypeError(f"__getitems__ returned a {type(items).__name__}, not a list of {len(indices)} items")
-    if len(items) != len(indices):
-        raise ValueError(f"__getitems__ returned {len(items)} items for {len(indices)} indices")
-    return items
+def reads_many(data: Any) -> bool:
+    """Return whether the `__getitems__` of an object gives the items that its `__getitem__` gives.
 
+    It does if the class that defines `__getitem__`, or a class derived from that, defines `__getitems__`.
 
-def first_failing(data: Any, indices: Any, error: Exception) -> Any:
-    """Return the first index at which an object raises an error of the same type, or None."""
-    with generators_kept():
-        for index in indices:
-            try:
-                data[index]
-            except type(error):
-                return index
-            except Exception:
-                return None
-    return None
-
-
-def reads_alike(data: Any, index: Any, item: Any) -> bool:
-    """Return whether `item`, which ``data.__getitems__`` gave for an index, is what ``data[index]`` gives.
-
-    Compares types, those of the parts of a dict, tuple or array too. The global generators stay where they
-    are. Arrays, readers of seqkit, and data sets that are parts of others are believed.
-
-    >>> class Table:
-    ...     def __getitem__(self, i):
-    ...         return {"x": np.float64(i)}
-    >>> reads_alike(Table(), 3, {"x": np.float64(3)}), reads_alike(Table(), 3, {"x": 3.0})
+    >>> class Rows:
+    ...     def __getitem__(self, i): return i
+    ...     def __getitems__(self, indices): return indices
+    >>> class Scaled(Rows):
+    ...     def __getitem__(self, i): return 10 * i
+    >>> reads_many(Rows()), reads_many(Scaled())
     (True, False)
     """
-    if isinstance(data, np.ndarray) or type(data).__module__.startswith(_BELIEVED):
-        return True
-    with generators_kept():
-        try:
-            single = data[index]
-        except Exception:
-            return True  # it can be read in batches only
-    return _is_like(single, item)
+    for kind in type(data).__mro__:
+        if "__getitems__" in vars(kind):
+            return vars(kind)["__getitems__"] is not None
+        if "__getitem__" in vars(kind):
+            return False
+    return False
 
 
-# The modules of readers that need no comparison, which costs the data set a read more.
-_BELIEVED = ("seqkit.sources.", "torch.utils.data.dataset")
+def as_results(found: Any, count: int, who: str) -> Sequence[Any]:
+    """Return what a function of many items has returned, if it is a list or an array of as many items.
 
+    An array is an object with `__dlpack__` and a shape, as those of numpy and torch are.
 
-def _is_like(one: Any, other: Any) -> bool:
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_is_like(part, other[key]) for key, part in one.items())
-    if isinstance(one, tuple):
-        return len(one) == len(other) and all(map(_is_like, one, other))
-    if isinstance(one, list):
-        return all(map(_is_like, one[:1], other[:1]))
-    return all(getattr(one, name, None) == getattr(other, name, None) for name in ("dtype", "ndim"))
+    >>> as_results(np.zeros((2, 3)), 2, "f").shape
+    (2, 3)
+    >>> as_results(([1, 2], [3, 4]), 2, "f")
+    Traceback (most recent call last):
+    TypeError: f returned a tuple, not a list or an array of 2 items. Return a list with one item for each.
+    >>> as_results([1], 2, "f")
+    Traceback (most recent call last):
+    ValueError: f returned 1 items for 2. Return one item for each.
+    """
+    shape = getattr(found, "shape", None) if hasattr(type(found), "__dlpack__") else None
+    if not isinstance(found, list) and not (isinstance(shape, tuple) and shape):
+        raise TypeError(
+            f"{who} returned a {type(found).__name__}, not a list or an array of {count} items."
+            " Return a list with one item for each."
+        )
+    if len(found) != count:
+        raise ValueError(f"{who} returned {len(found)} items for {count}. Return one item for each.")
+    return cast(Sequence[Any], found)
 
 
 def length_of(data: Any) -> Length:

@@ -340,11 +340,19 @@ def _policy_within(evaluation: Policy) -> Iterator[None]:
         seterr(before)
 
 
-def fail_at_once(view: Any, indices: Any, at: Any, error: Exception) -> NoReturn:
-    """Raise an exception of several items that were read at once. `at` is the index that failed, or None."""
-    if at is None:
-        fail(view, indices[0], error, f"reading {len(indices)} items at once")
-    fail(view, at, error)
+def fail_at_once(view: Any, indices: Any, error: Exception) -> NoReturn:
+    """Raise an exception of several items that were read at once.
+
+    The error names the item that fails in the same way when it is read alone, or else the first item.
+    """
+    for i in indices:
+        try:
+            view._get(i)
+        except Exception as single:
+            if summary(single.__cause__ or single) == summary(error):
+                raise
+            break
+    fail(view, indices[0], error, f"reading {len(indices)} items at once")
 
 
 def fail(view: Any, index: Any, error: Exception, doing: str = "") -> NoReturn:

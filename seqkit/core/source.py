@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Self, cast, overload
 
 import numpy as np
 
-from .adapters import first_failing, length_of, many_at_once, reads_alike, recognise
+from .adapters import as_results, length_of, reads_many, recognise
 from .casting import holds
 from .chaining import Chainable
 from .errors import EndOfSequence, brief, fail, fail_at_once
@@ -101,10 +101,10 @@ class Source(View[T_co]):
 
     The object needs only ``[i]`` for non-negative ints, and ``len`` for a known length. Its exceptions are
     reported against this view. A sequence of unknown length ends where ``[i]`` raises IndexError or
-    StopIteration. ``__getitems__`` reads several items, if its first one has the types that ``[i]`` gives.
+    StopIteration. ``__getitems__`` reads several items, see `reads_many`.
     """
 
-    _reads_many: bool | None = None  # whether `__getitems__` gives the items that `[i]` gives; None: unknown
+    _reads_many = False
 
     def __init__(self, data: Any) -> None:
         super().__init__((), len(data) if type(data) in _PLAIN else length_of(data))
@@ -112,6 +112,7 @@ class Source(View[T_co]):
         self._copy = None
         if type(data) not in _PLAIN:
             self._copy = _copier(data)
+            self._reads_many = reads_many(data)
             self._varies = bool(listeners(data))
 
     @property
@@ -149,13 +150,8 @@ class Source(View[T_co]):
             rows = data[as_slice(indices) if isinstance(indices, range) else as_array(indices)]
             return cast(Sequence[T_co], owned(rows))
         wanted = as_list(indices)
-        can_read_many = self._reads_many is not False and getattr(data, "__getitems__", None)
-        if can_read_many and len(indices) and self._n is not UNKNOWN:
-            many = self._getitems(wanted)
-            if self._reads_many is None:
-                self._reads_many = reads_alike(data, wanted[0], next(iter(many)))
-            if self._reads_many:
-                return many
+        if self._reads_many and wanted and self._n is not UNKNOWN:
+            return self._getitems(wanted)
         items: list[T_co] = []
         try:
             for i in wanted:
@@ -166,9 +162,9 @@ class Source(View[T_co]):
 
     def _getitems(self, indices: list[int]) -> Sequence[T_co]:
         try:
-            return cast(Sequence[T_co], many_at_once(self._data, indices))
+            return as_results(self._data.__getitems__(indices), len(indices), "__getitems__")
         except Exception as error:
-            fail_at_once(self, indices, first_failing(self._data, indices, error), error)
+            fail_at_once(self, indices, error)
 
     def _set(self, i: int, value: Any) -> Iterable[Callable[[], object]]:
         if not hasattr(self._data, "__setitem__"):
@@ -243,6 +239,7 @@ class ToldSource(Source[T_co]):
         View.__init__(self, (), source._n)
         self._data = source._data
         self._copy = source._copy
+        self._reads_many = source._reads_many
         self._varies = True
         self._epoch = epoch
         self._listeners = listeners(source._data)

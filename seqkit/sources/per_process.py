@@ -10,7 +10,7 @@ from typing import Any, cast, overload
 
 import numpy as np
 
-from ..core.adapters import first_failing, length_of, many_at_once, reads_alike, recognise
+from ..core.adapters import as_results, length_of, reads_many, recognise
 from ..core.arguments import as_bool, check_callable
 from ..core.errors import fail, fail_at_once
 from ..core.indices import Indices, Unsized, as_array, as_list
@@ -119,7 +119,6 @@ class PerProcess(View[Any]):
     """
 
     _length_reads = True  # the sequence is opened
-    _reads_many: bool | None = None  # whether `__getitems__` gives the items that `[i]` gives; None: unknown
 
     def __init__(
         self,
@@ -159,16 +158,12 @@ class PerProcess(View[Any]):
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         if not len(indices):
             return []
-        many = None
         try:
-            if self._reads_many is not False:
-                many = self._handles.call(read_many, indices)
-            if many is not None and self._reads_many is None:  # by an item of the last group
-                self._reads_many = self._handles.call(reads_alike, int(indices[-1]), many[-1])
+            many: Sequence[Any] | None = self._handles.call(read_many, indices)
         except Exception as error:
             name_file(error, self._path)
-            fail_at_once(self, indices, self._handles.call(first_failing, indices, error), error)
-        return many if many is not None and self._reads_many else super()._getmany(indices)
+            fail_at_once(self, as_list(indices), error)
+        return super()._getmany(indices) if many is None else many
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return self
@@ -196,7 +191,7 @@ def read_many(data: Any, indices: Indices) -> Sequence[Any] | None:
     """Return the items of an opened sequence in one call, or None if it has none for that."""
     if isinstance(data, np.ndarray):
         return cast(Sequence[Any], data[as_array(indices)])
-    if getattr(data, "__getitems__", None) is None:
+    if not reads_many(data):
         return None
     wanted = as_array(indices) if getattr(data, "takes_arrays", False) else as_list(indices)
-    return cast(Sequence[Any], many_at_once(data, wanted))
+    return as_results(data.__getitems__(wanted), len(wanted), "__getitems__")

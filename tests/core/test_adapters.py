@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import subprocess
 import sys
 import tarfile
 import zipfile
 from collections import UserDict, defaultdict
+from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -232,12 +233,18 @@ except AttributeError as error:
 # -------------------------------------------------------------------- `__getitems__`
 
 
-class Rows:
-    """A data set whose batches may hold something else than its items."""
+class IntList(list[int]):
+    pass
 
-    def __init__(self, one: Any, in_a_batch: Any) -> None:
-        self.one = one
-        self.in_a_batch = in_a_batch
+
+def torch_tensor(items: list[int]) -> Any:
+    return pytest.importorskip("torch").tensor(items)
+
+
+class Rows:
+    """A data set that is read in batches."""
+
+    def __init__(self) -> None:
         self.singles = self.batches = 0
 
     def __len__(self) -> int:
@@ -245,97 +252,181 @@ class Rows:
 
     def __getitem__(self, i: int) -> Any:
         self.singles += 1
-        return self.one(i)
+        return i
 
     def __getitems__(self, indices: list[int]) -> Any:
         self.batches += 1
-        return [self.in_a_batch(i) for i in indices]
+        return list(indices)
 
 
-ALIKE: list[tuple[Any, Any]] = [
-    (int, int),
-    (np.float32, np.float32),
-    (lambda i: {"x": i, "name": "a"}, lambda i: {"name": "a", "x": i}),
-    (lambda i: (np.arange(i), i), lambda i: (np.arange(i), i)),
-    (lambda i: [i] * i, lambda i: [i] * i),
-    (lambda i: [i] * np.random.randint(9), lambda i: [i] * np.random.randint(9)),
+class Longer(Rows):
+    def __len__(self) -> int:
+        return 20
+
+
+class Faster(Rows):
+    def __getitems__(self, indices: list[int]) -> Any:
+        self.batches += 1
+        return np.asarray(indices)
+
+
+class Scaled(Rows):
+    def __getitem__(self, i: int) -> Any:
+        return 10.0 * super().__getitem__(i)
+
+
+class Mixed(Scaled):
+    """Its `__getitem__` is that of a class derived from the one with `__getitems__`."""
+
+
+class Again(Scaled):
+    def __getitems__(self, indices: list[int]) -> Any:
+        self.batches += 1
+        return [self[i] for i in indices]
+
+
+class Single(Rows):
+    __getitems__ = None  # type: ignore[assignment]
+
+
+class Wrapper:
+    """Forwards what it does not have, as wrappers of tables do."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __len__(self) -> int:
+        return len(self.inner)
+
+    def __getitem__(self, i: int) -> Any:
+        return 10.0 * self.inner[i]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["inner"], name)
+
+
+class Added(Scaled):
+    def __init__(self) -> None:
+        super().__init__()
+        self.__getitems__ = super().__getitems__  # type: ignore[method-assign]
+
+
+KINDS: list[tuple[Any, bool]] = [
+    (Rows, True),
+    (Longer, True),
+    (Faster, True),
+    (Again, True),
+    (Scaled, False),
+    (Mixed, False),
+    (Single, False),
+    (Added, False),
+    (lambda: Wrapper(Rows()), False),
+    (lambda: Wrapper(Wrapper(Again())), False),
 ]
-UNLIKE: list[tuple[Any, Any]] = [
-    (int, float),
-    (int, np.int64),
-    (lambda i: (i, i), lambda i: [i, i]),
-    (lambda i: (i, i), lambda i: (i, i, i)),
-    (lambda i: {"x": i}, lambda i: {"y": i}),
-    (lambda i: {"x": i}, lambda i: {"x": np.int64(i)}),
-    (lambda i: {"x": (i, "a")}, lambda i: {"x": (i, b"a")}),
-    (lambda i: UserDict({"x": i}), lambda i: {"x": i}),
-    (lambda i: np.array([i]), lambda i: np.array([i]).view(np.recarray)),
-    (lambda i: np.array([i]), lambda i: np.array([i], np.float32)),
-    (lambda i: np.array([i]), lambda i: np.array([[i]])),
-    (lambda i: [i], lambda i: [float(i)]),
+
+
+@pytest.mark.parametrize(("make", "is_read_at_once"), KINDS)
+def test_a_batch_is_read_in_one_call_if_that_gives_the_items(make: Any, is_read_at_once: bool) -> None:
+    data, other = make(), make()
+    wanted = [other[i] for i in range(6)]
+    readers: list[Any] = [
+        sk.batch(sk.view(data), 3),
+        sk.batch(sk.sources.per_process(lambda: data), 3)[:2],
+        sk.DataLoader(data, 3, collate_fn=list),
+        sk.DataLoader(data, 3, sampler=range(6), collate_fn=list),
+        sk.DataLoader(data, batch_sampler=[[0, 1, 2], [3, 4, 5]], collate_fn=list),
+    ]
+    for reader in readers:
+        data.batches = data.singles = 0
+        found = [item for batch in islice(reader, 2) for item in batch]
+        assert found == wanted
+        assert {type(item) for item in found} <= {type(wanted[0]), np.int64}
+        assert (data.batches == 2) is is_read_at_once
+        assert not (is_read_at_once and data.singles and make is not Again)
+
+
+def test_a_data_set_may_be_readable_in_batches_only() -> None:
+    class Table(Rows):
+        def __getitem__(self, i: int) -> Any:
+            raise NotImplementedError
+
+        def __getitems__(self, indices: list[int]) -> Any:
+            if 5 in indices:
+                raise OSError("no such row")
+            return list(indices)
+
+    view = sk.batch(sk.view(Table()), 5)
+    assert view[0] == [0, 1, 2, 3, 4]
+    with pytest.raises(sk.EvaluationError, match=r"\[5\] failed reading 5 items at once: OSError"):
+        view[1]
+
+
+NO_RESULTS: list[tuple[Any, str]] = [
+    (lambda items: {"x": items}, "a dict, not a list"),
+    (lambda items: UserDict(zip(items, items, strict=True)), "a UserDict, not a list"),
+    (lambda items: (items, items), "a tuple, not a list"),
+    (lambda items: tuple(items), "a tuple, not a list"),
+    (lambda items: set(items), "a set, not a list"),
+    (lambda items: dict.fromkeys(items).keys(), "a dict_keys, not a list"),
+    (lambda items: "ab", "a str, not a list"),
+    (lambda items: (item for item in items), "a generator, not a list"),
+    (lambda items: range(len(items)), "a range, not a list"),
+    (lambda items: sk.view(items), "a Source, not a list"),
+    (lambda items: None, "a NoneType, not a list"),
+    (lambda items: np.array(3), "a ndarray, not a list"),
+    (lambda items: pytest.importorskip("pandas").Series(items), "a Series, not a list"),
+    (lambda items: pytest.importorskip("pandas").DataFrame({"x": items}), "a DataFrame, not a list"),
+    (lambda items: pytest.importorskip("polars").Series(items), "a Series, not a list"),
+    (lambda items: pytest.importorskip("pyarrow").array(items), "Array, not a list"),
+    (lambda items: [*items, 0], "[0-9]+ items for [0-9]+"),
+    (lambda items: [item for item in items if item % 2], "[0-9]+ items for [0-9]+"),
+    (lambda items: np.zeros((len(items) + 1, 1)), "[0-9]+ items for [0-9]+"),
 ]
 
 
-@pytest.mark.parametrize(("one", "in_a_batch"), [*ALIKE[:-1], *UNLIKE])
-def test_what_a_process_opens_is_read_as_the_object_itself(one: Any, in_a_batch: Any) -> None:
-    opened = sk.sources.per_process(lambda: Rows(one, in_a_batch))
-    assert str(list(sk.batch(opened, 5))) == str(list(sk.batch(sk.view(Rows(one, in_a_batch)), 5)))
-    assert str(opened[1:4:2].prefetch(1, "thread")[1]) == str(one(3))
+def readers_of(view: Any) -> list[Callable[[], Any]]:
+    return [
+        lambda: view[2],
+        lambda: list(view),
+        lambda: next(iter(view)),
+        lambda: sk.batch(view, 2)[1],
+        lambda: list(sk.DataLoader(view, 2, collate_fn=list)),
+        lambda: list(sk.DataLoader(view, 2, sampler=[2, 4], collate_fn=list)),
+        lambda: np.asarray(view),
+        lambda: list(sk.prefetch(view, 1, "thread")),
+        lambda: list(sk.smap(repr, view)),
+    ]
 
 
-def test_a_batch_of_columns_is_refused_also_in_what_a_process_opens() -> None:
+@pytest.mark.parametrize(("f", "message"), NO_RESULTS)
+def test_what_is_no_list_of_results_is_refused_however_it_is_read(f: Any, message: str) -> None:
     class Table(Rows):
         def __getitems__(self, indices: list[int]) -> Any:
-            return {"x": indices}
+            return f(indices)
 
-    for view in (sk.view(Table(int, int)), sk.sources.per_process(lambda: Table(int, int))):
-        with pytest.raises(sk.EvaluationError, match="__getitems__ returned a dict, not a list of 2 items"):
+    f.__name__ = "columns"
+    for view in (
+        sk.smap(f, range(6), batched=True),
+        sk.smap(f, sk.prefetch(list(range(6)), 1, "thread"), batched=True),
+    ):
+        for read in readers_of(view):
+            with pytest.raises(sk.EvaluationError, match=f"columns returned .*{message}") as caught:
+                read()
+            assert caught.value.view._name == "smap"
+    for view in (sk.view(Table()), sk.sources.per_process(Table)):
+        with pytest.raises(sk.EvaluationError, match=f"__getitems__ returned .*{message}"):
             sk.batch(view, 2)[0]
 
 
-@pytest.mark.parametrize(("one", "in_a_batch"), ALIKE)
-def test_batches_that_hold_the_items_are_read_at_once(one: Any, in_a_batch: Any) -> None:
-    data = Rows(one, in_a_batch)
-    assert len(list(sk.batch(sk.view(data), 5))) == 2
-    assert (data.singles, data.batches) == (1, 2)  # one item, to compare
-
-
-@pytest.mark.parametrize(("one", "in_a_batch"), UNLIKE)
-def test_batches_that_hold_something_else_are_read_item_by_item(one: Any, in_a_batch: Any) -> None:
-    data = Rows(one, in_a_batch)
-    view = sk.view(data)
-    for batch in sk.batch(view, 5):
-        assert {type(item) for item in batch} == {type(one(1))}
-    assert str(sk.batch(view, 5)[1]) == str([one(i) for i in range(5, 10)])
-    assert data.batches == 1
-    with sk.DataLoader(data, 5, collate_fn=str) as loader:
-        assert list(loader) == [str([one(i) for i in range(first, first + 5)]) for first in (0, 5)]
-
-
-def test_a_data_set_that_is_read_in_batches_only_is_believed() -> None:
-    def fail(i: int) -> int:
-        raise NotImplementedError
-
-    assert list(sk.batch(sk.view(Rows(fail, int)), 5)) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
-
-
-def test_the_comparison_leaves_the_global_generators_where_they_are() -> None:
-    torch = pytest.importorskip("torch")
-
-    def draw(i: int) -> tuple[float, float, float]:
-        return random.random(), np.random.random(), torch.rand(1).item()
-
-    def drawn(data: Any) -> list[Any]:
-        random.seed(1)
-        np.random.seed(1)
-        torch.manual_seed(1)
-        return [sk.view(data)._getmany([0, 1]), draw(0)]
-
-    random.seed(1)
-    np.random.seed(1)
-    torch.manual_seed(1)
-    expected = [draw(0), draw(1), draw(0)]
-    assert drawn(Rows(draw, draw)) == [expected[:2], expected[2]]
+@pytest.mark.parametrize(
+    "f",
+    [list, np.asarray, lambda items: torch_tensor(items), IntList],
+)
+def test_lists_and_arrays_of_results_are_taken_as_they_are(f: Any) -> None:
+    view = sk.smap(f, range(600), batched=True)
+    assert [int(item) for item in view] == list(range(600))
+    assert [int(item) for item in sk.batch(view, 300)[1]] == list(range(300, 600))
+    assert int(view[-1]) == 599
 
 
 class FailsAtFour:

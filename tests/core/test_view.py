@@ -141,7 +141,7 @@ def test_batched_reads_of_nothing_leave_the_source_alone() -> None:
 
 
 def test_batched_reads_with_too_many_answers_are_errors() -> None:
-    with pytest.raises(sk.EvaluationError, match="returned 3 items for 2 indices") as caught:
+    with pytest.raises(sk.EvaluationError, match="__getitems__ returned 3 items for 2") as caught:
         sk.view(Bulk(10, surplus=1)).__getitems__([0, 1])
     assert isinstance(caught.value.__cause__, ValueError)
 

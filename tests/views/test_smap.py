@@ -255,7 +255,7 @@ def test_a_batched_function_that_fails_or_loses_items_names_the_first_of_them() 
     assert caught.value.index == 7
     with pytest.raises(
         sk.EvaluationError,
-        match=r"smap\[2\] failed mapping 2 items at once: ValueError: f returned 1 items for 2",
+        match=r"smap\[2\] failed mapping 2 items at once: ValueError: picky returned 1 items for 2",
     ):
         sk.batch(view, 2)[1]
     iterator = iter(view)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any, NoReturn
 
+from ...core.adapters import as_results
 from ...core.errors import fail
 from ...core.indices import UNKNOWN, Cursor, Indices, Plan, as_list
 from ...core.iteration import draw, first_error, surviving
@@ -30,20 +31,26 @@ class BatchedSmap(SideBySide):
         return self._map(indices) if len(indices) else []
 
     def _map(self, indices: Indices) -> Sequence[Any]:
-        return self._apply(indices, self._columns(indices))
+        return self._checked(indices, self._apply(indices, self._columns(indices)))
 
-    def _apply(self, indices: Indices, columns: list[Sequence[Any]]) -> Sequence[Any]:
+    def _apply(self, indices: Indices, columns: list[Sequence[Any]]) -> Any:
         try:
-            items = self._f(*columns)
-            if len(items) != len(indices):
-                raise ValueError(f"f returned {len(items)} items for {len(indices)}")
+            return self._f(*columns)
         except Exception as error:
-            many = f"mapping {len(indices)} items at once" if len(indices) > 1 else ""
-            fail(self, as_list(indices)[0], error, many)
-        return cast(Sequence[Any], items)
+            self._fail(indices, error)
+
+    def _checked(self, indices: Indices, results: Any) -> Sequence[Any]:
+        try:
+            return as_results(results, len(indices), name_of(self._f))
+        except Exception as error:
+            self._fail(indices, error)
+
+    def _fail(self, indices: Indices, error: Exception) -> NoReturn:
+        many = f"mapping {len(indices)} items at once" if len(indices) > 1 else ""
+        fail(self, as_list(indices)[0], error, many)
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        """Map blocks of items. If a block fails, map its items one by one."""
+        """Map blocks of items. If the function fails for a block, map its items one by one."""
         if self._n is UNKNOWN or self._by_index:
             return super()._iter(plan)
         cursor, size, single = Cursor(plan), 32, 0
@@ -54,25 +61,19 @@ class BatchedSmap(SideBySide):
             nonlocal size, items, single
             for item in items:
                 return item
-            if not single:
-                block, size = cursor.take(size), self.BLOCK
-                try:
-                    items = iter(self._map(block) if ahead is None else self._draw(block, ahead))
-                    return next(items)
-                except Exception:
-                    items, single = iter(()), len(block)
-            single -= 1
-            return self._get(i)
+            if single:
+                single -= 1
+                return self._get(i)
+            block, size = cursor.take(size), self.BLOCK
+            single = len(block) - 1  # unless the function succeeds
+            try:
+                results = self._apply(block, self._columns(block) if ahead is None else _drawn(block, ahead))
+            except Exception:
+                return self._get(i)
+            items, single = iter(self._checked(block, results)), 0
+            return next(items)
 
         return surviving(self, plan, read)
-
-    def _draw(self, block: Indices, ahead: list[Iterator[Any]]) -> Sequence[Any]:
-        """Map the next items of iterators over the sources, where those read ahead."""
-        failed: dict[int, Exception] = {}
-        columns: list[Sequence[Any]] = [draw(items, 0, len(block), failed) for items in ahead]
-        if failed:
-            raise first_error(failed)
-        return self._apply(block, columns)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return BatchedSmap(self._f, sources, self._zip)
@@ -85,3 +86,12 @@ class BatchedSmap(SideBySide):
 
 
 BatchedSmap._name = "smap"
+
+
+def _drawn(block: Indices, ahead: list[Iterator[Any]]) -> list[Sequence[Any]]:
+    """Return the next items of iterators over the sources, where those read ahead."""
+    failed: dict[int, Exception] = {}
+    columns: list[Sequence[Any]] = [draw(items, 0, len(block), failed) for items in ahead]
+    if failed:
+        raise first_error(failed)
+    return columns

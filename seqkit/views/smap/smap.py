@@ -77,9 +77,9 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
     zip : "strict" or "shortest"
         Refuse sequences of different lengths (default), or end with the shortest one.
     batched : bool
-        Set if `f` takes many items and returns as many. It is called with a list of items of each sequence,
-        or with an array if the sequence is one. A batched read, such as that of a `batch` above, is one call.
-        Iteration calls `f` with blocks of up to 256 items. If a block fails, its items are mapped one by one.
+        Set if `f` takes many items and returns a list or an array of as many results. It is called with a
+        list of items of each sequence, or with an array if the sequence is one. A batched read, such as that of a `batch` above, is one call.
+        Iteration calls `f` with blocks of up to 256 items. If it fails, their items are mapped one by one.
 
     Returns
     -------
@@ -91,8 +91,8 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
         If `f` is not callable, `batched` is not a bool, or a sequence cannot be indexed.
     ValueError
         Without a sequence, for unequal lengths with ``"strict"``, or for an unknown `zip`. If lengths are
-        unknown, iterating and indexing raise it where the first sequence ends. A read raises it if a batched
-        `f` returns a wrong number of items.
+        unknown, iterating and indexing raise it where the first sequence ends. A read raises it or TypeError
+        if a batched `f` returns a wrong number of items, or no list or array.
 
     Notes
     -----
