@@ -322,11 +322,15 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     def head(self, n: int) -> View[T_co]:
         """Return the view of the first `n` items, or of all items if there are fewer.
 
+        `filter` and `flatten` scan their input when they are read, and only as far as these items need it.
+
         >>> import seqkit as sk
         >>> list(sk.cycle("ab").head(3)), list(sk.view("ab").head(3))
         (['a', 'b', 'a'], ['a', 'b'])
         """
-        n = int_at_least(n, "head: n", 0)
+        return self._head(int_at_least(n, "head: n", 0))
+
+    def _head(self, n: int) -> View[T_co]:
         if self._reads_on_demand or self._n is not UNKNOWN:
             return self[:n]
         return View._skip(self, 0, 1, n)

@@ -10,7 +10,7 @@ from ..core.errors import EndOfSequence, brief
 from ..core.indices import UNBOUNDED, UNKNOWN, Endless, Expanded, Length, Plan, Unsized, batch_count
 from ..core.iteration import draw, first_error, surviving, until_the_end
 from ..core.source import as_view
-from ..core.view import Indexable, T, U, View, sized
+from ..core.view import Indexable, T, U, View, is_measured, sized
 from .bases.grouped import Grouped
 from .bases.stacked import Stacked
 
@@ -166,6 +166,11 @@ class Batch(Grouped):
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((self._sources[0], self._members(i)),)
+
+    def _head(self, n: int) -> View[Any]:
+        if is_measured(self):
+            return super()._head(n)
+        return self._rebuild((self._sources[0].head(n * self._size),))
 
     def _ordered(self, items: bool) -> tuple[Any, ...]:
         return self._size, self._last

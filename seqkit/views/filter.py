@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from ..core.arguments import as_bool, check_callable
 from ..core.errors import fail
-from ..core.indices import UNBOUNDED, Endless, IndexArray, Indices, Plan, as_slice, compact
+from ..core.indices import UNBOUNDED, Endless, IndexArray, Indices, Plan, compact
 from ..core.once import Deferred
 from ..core.progress import Progress, Report, check_progress, reporting
 from ..core.source import as_view
@@ -183,22 +183,8 @@ class Filter(Scanned[T], Columns[T]):
     def _begin(self, ready: deque[Any] | None = None) -> FilterScan:
         return FilterScan(self, ready)
 
-    def _scan(self, ready: deque[Any] | None) -> Chosen:
-        with closing(self._begin()) as scan:
-            while (item := scan.step()) is not END:
-                if ready is not None:
-                    ready.append(item)
-        return scan.result()
-
-    def _part(self, wanted: range) -> View[Any] | None:
-        if self._varies:
-            return None  # in another epoch the items are at other positions
-        scan, count = self._begin(), max(wanted, default=-1) + 1
-        while len(scan.indices) < count:
-            if scan.step() is END:
-                return None  # a slice past the end
-        indices = np.array(scan.indices, np.int64)
-        return self._first(scan.items_read)._take(indices[as_slice(wanted)])
+    def _part(self, scan: FilterScan, count: int) -> View[Any]:
+        return self._first(scan.items_read)._take(np.array(scan.indices, np.int64))
 
     def _is_wanted(self, j: int, item: Any) -> bool:
         try:

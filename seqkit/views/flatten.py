@@ -187,16 +187,9 @@ class Flatten(Scanned[Any]):
         self._check()
         return np.cumsum(lengths, dtype=np.int64)
 
-    def _part(self, wanted: range) -> View[Any] | None:
-        if self._varies:
-            return None  # in another epoch the sequences have other lengths
-        sequences, lengths = in_order(self._sources[0]), list[int]()
-        while sum(lengths) <= max(wanted, default=-1):
-            items = next(sequences, END)
-            if items is END:
-                return None  # a slice past the end
-            lengths.append(self._size(len(lengths), items))
-        return Flatten((self._first(len(lengths)), as_view(lengths, "flatten")))._take(wanted)
+    def _part(self, scan: FlattenScan, count: int) -> View[Any]:
+        lengths = as_view(scan.lengths, "flatten")
+        return Flatten((self._first(len(scan.lengths)), lengths))._take(range(count))
 
     def _size(self, which: int, item: Any) -> int:
         try:

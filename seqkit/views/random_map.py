@@ -13,7 +13,7 @@ from ..core.indices import Indices, Plan, as_list
 from ..core.iteration import each_with
 from ..core.randomness import as_name, as_seed, item_generator
 from ..core.source import as_view
-from ..core.view import Indexable, T, U, View, name_of
+from ..core.view import Indexable, T, U, View, is_measured, name_of
 from .bases.random import Random
 
 __all__ = ["RandomMap", "random_map"]
@@ -113,6 +113,9 @@ class RandomMap(Random):
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return RandomMap(self._f, sources[0], self._seed, self._epoch, self._given_name)
+
+    def _head(self, n: int) -> View[Any]:
+        return super()._head(n) if is_measured(self) else self._rebuild((self._sources[0].head(n),))
 
     def _ordered(self, items: bool) -> tuple[Any, ...] | None:
         return self._facts(items) if items else None  # the order is that of the source

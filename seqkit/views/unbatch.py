@@ -11,7 +11,7 @@ from ..core.indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_
 from ..core.iteration import surviving
 from ..core.once import Deferred
 from ..core.source import as_view
-from ..core.view import Indexable, T, View, sized
+from ..core.view import Indexable, T, View, is_measured, sized
 from .bases.groups import Group, Kept
 
 __all__ = ["Unbatch", "unbatch"]
@@ -160,6 +160,14 @@ class Unbatch(View[Any]):
 
     def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ()  # one item of the source serves many items, of which any may come first
+
+    def _head(self, n: int) -> View[Any]:
+        batches, least = self._sources[0]._known, -(-n // self._batch_size)
+        if is_measured(self) or not isinstance(batches, int):
+            return super()._head(n)
+        if least < batches:  # all of them are full
+            return Unbatch(self._sources[0]._take(range(least)), self._batch_size, 0)[:n]
+        return self if n >= batches * self._batch_size else super()._head(n)
 
     def _ordered(self, items: bool) -> tuple[Any, ...]:
         return self._batch_size, self._last_batch_size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import operator
 import pickle
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -894,3 +895,49 @@ def test_a_slice_needs_several_values() -> None:
     with pytest.raises(TypeError, match=r"^source: a slice of 2 items needs as many values, got 5$"):
         sk.view(items)[:2] = 5
     assert items == [1, 2, 3]
+
+
+# -------------------------------------------------------------------- deep and wide expressions
+
+
+def deep_maps(view: Any, layers: int = 500) -> Any:
+    for _ in range(layers):
+        view = sk.smap(abs, view)
+    return view
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        lambda view: sk.add_cache(view, 9),
+        lambda view: sk.filter(lambda x: True, view)[:2],
+        lambda view: sk.filter(lambda x: True, view).head(2),
+        lambda view: sk.epochs(view, 2),
+        lambda view: sk.uniter(view, size=9),
+    ],
+)
+@pytest.mark.parametrize("below", [lambda: range(9), lambda: sk.random_map(lambda x, rng: x, range(9), 0)])
+def test_500_maps_can_be_keyed_for_an_epoch(above: Any, below: Any) -> None:
+    view = above(deep_maps(below()))
+    assert list(view.at_epoch(1))[:2] == list(view)[:2] == [0, 1]
+
+
+@pytest.mark.parametrize("below", [lambda: range(3), lambda: sk.shuffle(range(3), 0)])
+def test_a_source_that_is_read_at_each_of_22_levels_twice_is_visited_once(below: Any) -> None:
+    view: Any = below()
+    calls = 0
+
+    def profile(frame: Any, event: str, arg: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(profile)
+    try:
+        for _ in range(22):
+            view = sk.collate([view, view])
+        kept = sk.add_cache(view, 1)
+        kept.at_epoch(1)
+        len(sk.filter(bool, kept[:0]).at_epoch(1))
+    finally:
+        sys.setprofile(None)
+    assert calls < 30_000

@@ -5,7 +5,10 @@ import itertools
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
+from itertools import count
 
+import cloudpickle
 import numpy as np
 import pytest
 
@@ -478,3 +481,95 @@ def test_items_are_gathered_while_their_indices_are_filtered():
     items = iter(sk.gather(range(100, 200), sk.filter(pred, range(100))))
     assert [next(items), next(items)] == [100, 102]
     assert pred.calls == [0, 1, 2]
+
+
+# -------------------------------------------------------------------- the first items
+
+
+def every_third(calls):
+    def predicate(x):
+        calls.append(x)
+        return x % 3 == 0
+
+    return predicate
+
+
+def spread(x):
+    return [x] * (x % 3)
+
+
+# A view of the first items, those items, and the items of the source that it needs.
+HEADS = {
+    "filter": (lambda x: x.head(2), [0, 3], 4),
+    "of nothing": (lambda x: x.head(0), [], 0),
+    "of a head": (lambda x: x.head(9).head(2), [0, 3], 4),
+    "longer than a head": (lambda x: x.head(2).head(9), [0, 3], 4),
+    "longer than all": (lambda x: x.head(99), [*range(0, 30, 3)], 30),
+    "map": (lambda x: sk.smap(str, x).head(2), ["0", "3"], 4),
+    "maps": (lambda x: sk.smap(str, sk.smap(abs, x)).head(2), ["0", "3"], 4),
+    "deep maps": (lambda x: reduce(lambda v, _: sk.smap(abs, v), range(600), x).head(2), [0, 3], 4),
+    "random map": (lambda x: sk.random_map(lambda i, rng: i, x, 0).head(2), [0, 3], 4),
+    "batches": (lambda x: sk.batch(x, 2).head(2), [[0, 3], [6, 9]], 10),
+    "batches of maps": (lambda x: sk.batch(sk.smap(abs, x), 2).head(1), [[0, 3]], 4),
+    "flatten": (lambda x: sk.flatten(sk.smap(lambda i: [i, i], x)).head(3), [0, 0, 3], 4),
+    "filter of a filter": (lambda x: sk.filter(bool, x).head(2), [3, 6], 7),
+    "filter of a head": (lambda x: sk.filter(bool, x.head(2)).head(1), [3], 4),
+    "slice of a head": (lambda x: x.head(5)[3:], [9, 12], 13),
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("unsized", [False, True])
+def test_the_first_items_are_scanned_for_as_far_as_they_need_it(name, unsized):
+    make, expected, needed = HEADS[name]
+    if unsized and name == "longer than all":
+        return
+
+    def fresh(calls):
+        return make(sk.filter(every_third(calls), sk.uniter(count) if unsized else range(30)))
+
+    for read in (list, lambda view: [*view], lambda view: [view[i] for i in range(len(expected))]):
+        calls = []
+        view = fresh(calls)
+        assert not calls or "slice" in name
+        assert read(view) == expected
+        assert max(calls, default=-1) == needed - 1
+        if read is list and not unsized and name not in ("filter of a filter", "slice of a head"):
+            assert calls == list(range(needed))
+        calls.clear()
+        assert (len(view), list(view), view[-1:][:]._n) == (len(expected), expected, min(1, len(expected)))
+        assert max(calls, default=-1) < needed
+    calls.clear()
+    assert next(iter(fresh(calls)), None) == (expected or [None])[0]
+    assert list(pickle.loads(cloudpickle.dumps(fresh(calls)))) == expected
+
+
+def test_the_first_items_follow_the_epoch():
+    draws = sk.random_map(lambda x, rng: int(rng.integers(9)), range(50), seed=0)
+    for view in (sk.filter(lambda x: x % 2, draws), sk.flatten(sk.smap(spread, draws))):
+        first = view.head(5)
+        for epoch in (0, 3, 1, 0):
+            assert list(first.at_epoch(epoch)) == list(view.at_epoch(epoch))[:5]
+            assert [first.at_epoch(epoch)[i] for i in range(5)] == list(view.at_epoch(epoch))[:5]
+
+
+def test_first_items_that_fail_are_raised_and_the_others_follow():
+    def fails(x):
+        if x == 1:
+            raise ValueError(x)
+        return x % 2 == 0
+
+    items = iter(sk.filter(fails, range(20)).head(3))
+    assert next(items) == 0
+    with pytest.raises(sk.EvaluationError, match="in predicate, for item 1 of the sequence"):
+        next(items)
+    assert list(items) == [2, 4]
+
+
+def test_the_first_items_of_batches_read_no_other_batch():
+    for n, expected, most in ((0, [], 0), (1, [0], 1), (3, [0, 1, 2], 2), (4, [0, 1, 2, 3], 2), (6, None, 3)):
+        source = CountingSource([[0, 1], [2, 3], [4]])
+        view = sk.unbatch(source, 2).head(n)
+        assert source.reads.total() == 0
+        assert list(view) == ([0, 1, 2, 3, 4] if expected is None else expected)
+        assert source.reads.total() <= most + (expected is None)

@@ -6,17 +6,19 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from typing import Any
 
 from ...core.error_path import locate
 from ...core.errors import EndOfSequence, fail
-from ...core.indices import UNBOUNDED, Endless, Unsized
+from ...core.indices import UNBOUNDED, Endless, Indices, Length, Plan, Unsized
 from ...core.iteration import Progress, restarting
 from ...core.once import Deferred
 from ...core.tracebacks import hide_frames
 from ...core.view import T_co, View, is_measured
+from .columns import Columns
 from .passes import Passes, Stopped
 
 __all__ = ["END", "Scan", "Scanned"]
@@ -63,6 +65,9 @@ class Scan:
     def result(self) -> Any:
         """Return the result of the scan, for `Scanned._found`."""
         raise NotImplementedError
+
+    def close(self) -> None:
+        """Release what the scan has opened."""
 
 
 class Iteration:
@@ -128,16 +133,20 @@ class Scanned(View[T_co]):
 
     def _scan(self, ready: deque[Any] | None) -> Any:
         """Scan the source and return the result. Add to `ready`, if given, what an iteration needs."""
-        raise NotImplementedError
+        with closing(self._begin()) as scan:
+            while (item := scan.step()) is not END:
+                if ready is not None:
+                    ready.append(item)
+            return scan.result()
 
-    def _part(self, wanted: range) -> View[Any] | None:
-        """Return the view of the items of a range, after a scan as far as necessary. None: scan all."""
+    def _part(self, scan: Any, count: int) -> View[Any]:
+        """Return the view of the first `count` items, which a scan has found."""
         raise NotImplementedError
 
     def _first(self, count: int) -> View[Any]:
         """Return the view of the first items of the source, which a scan has read."""
         source = self._sources[0]
-        return source[:count] if source._reads_on_demand else source._take(range(count))
+        return source._take(range(count)) if is_measured(source) else source.head(count)
 
     def _scanned(self) -> Any:
         """Return the result of a complete scan."""
@@ -178,11 +187,14 @@ class Scanned(View[T_co]):
         self._last = weakref.ref(iteration)
         return restarting(iteration)
 
+    def _head(self, n: int) -> View[T_co]:
+        if self._known is not None or self._found.known or not self._needs_scan:
+            return super()._head(n)
+        return Head(self, n)
+
     def _slice(self, key: slice) -> View[T_co]:
         if self._known is None and self._reads_on_demand and _is_bounded(key):
-            part = self._part(range(key.stop)[key])
-            if part is not None:
-                return part
+            return Head(self, key.stop)[key]
         return super()._slice(key)
 
     def _read(self, i: int) -> Any:
@@ -200,6 +212,85 @@ class Scanned(View[T_co]):
                 fail(self, i, found.error)
             raise EndOfSequence(f"{self._name}: index {i} out of range for length {found.at}")
         return found
+
+
+class HeadScan(Scan):
+    """The first items of another scan."""
+
+    def __init__(self, view: Head, ready: deque[Any] | None) -> None:
+        super().__init__(view, ready)
+        self.scan = view._source._begin()
+        self.count = 0
+
+    def step(self) -> Any:
+        if self.ready is not None:
+            return self.ready.popleft() if self.ready else END
+        if self.count == self.view._most:
+            self.close()
+            return END
+        try:
+            item = self.scan.step()
+        except Exception:
+            self.is_complete = self.scan.is_complete
+            self.count += self.is_complete  # the item exists, and fails
+            raise
+        self.count += item is not END
+        return item
+
+    def result(self) -> View[Any]:
+        return self.view._source._part(self.scan, self.count)
+
+    def close(self) -> None:
+        self.scan.close()
+
+
+class Head(Scanned[Any], Columns[Any]):
+    """The first items of a view that scans its source, which is scanned only as far as they need it."""
+
+    _reads_on_demand = False
+
+    def __init__(self, source: Scanned[Any], most: int) -> None:
+        View.__init__(self, (source,))
+        self._source = source
+        self._most = most
+        self._needs_scan, self._is_unsized = True, False
+        self._found: Deferred[View[Any]] = Deferred()
+
+    def _begin(self, ready: deque[Any] | None = None) -> HeadScan:
+        return HeadScan(self, ready)
+
+    def _part(self, scan: HeadScan, count: int) -> View[Any]:
+        return self._source._part(scan.scan, count)
+
+    def _head(self, n: int) -> View[Any]:
+        return Head(self._source, min(n, self._most))
+
+    def _length(self) -> Length:
+        return self._scanned()._n
+
+    def _get(self, i: int) -> Any:
+        return self._scanned()._get(i)
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        return self._scanned()._getmany(indices)
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        return self._stream() if isinstance(plan, Endless) else self._scanned()._iter(plan)
+
+    def _set(self, i: int, value: Any) -> Iterable[Any]:
+        return self._scanned()._set(i, value)
+
+    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return self._scanned()._parts(i)
+
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return (self._most,)
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return sources[0].head(self._most)
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        return [*sources, str(self._most)]
 
 
 class _Failed:

@@ -11,7 +11,7 @@ from ...core.errors import fail
 from ...core.indices import Indices, Length, Plan, as_list, nth
 from ...core.iteration import Progress, restarting
 from ...core.source import as_view
-from ...core.view import Indexable, T, Table, U, V, View, name_of, sized
+from ...core.view import Indexable, T, Table, U, V, View, is_measured, name_of, sized
 from ..bases.side_by_side import Zip, common_length
 from .batched import BatchedSmap
 from .chain import Chain, Step, joined
@@ -78,8 +78,9 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
         Refuse sequences of different lengths (default), or end with the shortest one.
     batched : bool
         Set if `f` takes many items and returns a list or an array of as many results. It is called with a
-        list of items of each sequence, or with an array if the sequence is one. A batched read, such as that of a `batch` above, is one call.
-        Iteration calls `f` with blocks of up to 256 items. If it fails, their items are mapped one by one.
+        list of items of each sequence, or with an array if the sequence is one. A batched read, such as that
+        of a `batch` above, is one call. Iteration calls `f` with blocks of up to 256 items. If `f` fails, the
+        items of the block are mapped one by one.
 
     Returns
     -------
@@ -171,8 +172,18 @@ class Smap(View[Any]):
 
     def _slice(self, key: slice) -> View[Any]:
         if self._known is None and self._reads_on_demand:
-            return self._rebuild((self._sources[0]._slice(key),))
+            return self._over(self._chain.inputs[0]._slice(key))
         return super()._slice(key)
+
+    def _head(self, n: int) -> View[Any]:
+        base, *others = self._chain.inputs
+        return super()._head(n) if others or is_measured(base) else self._over(base.head(n))
+
+    def _over(self, base: View[Any]) -> View[Any]:
+        """Return the maps of the chain over another view."""
+        for number in range(len(self._chain.layers)):
+            base = self._layer(number)._rebuild((base,))
+        return base
 
     def _get(self, i: int) -> Any:
         base, steps = self._loop or self._prepare()
