@@ -20,8 +20,8 @@ hook                           must?  promise
                                       a user function. Default: all of it
 ``_keyed(sources, epoch)``     no     the same view for an epoch. Default: `_rebuild` if a source changed
 ``_wrapped()``                 no     the user's object, of a view without sources
-``_ordered(items)``            no     what decides which items of the sources stand where, see `order_digest`.
-                                      None (the default): the items of the sources in their order
+``_ordered(items)``            no     what decides which items of the sources stand where, see `order_digest`:
+                                      the attributes named by ``_decides``. None: the items of the sources
 ``_arguments(sources)``        no     the arguments that `repr` shows, given the text of the sources
 ``_functions()``               no     the user's functions, for `explain`
 =============================  =====  ====================================================================
@@ -31,6 +31,7 @@ works ahead of the consumer. ``_streams``: iterating with the plan `Endless` fin
 than to find the length first. ``_reads_on_demand``: `_get` finds the end too, and the length may be infinite.
 ``_has_parts``: `_parts` reads nothing. ``_selects``: the items are those of the sources, found by arithmetic.
 ``_reads_groups``: an item of a source is a group of items, which a worker keeps while it reads them.
+``_readers``: most workers that can share the work, because a stream below is read in order by so many.
 ``_varies``: epochs may differ, because something is random, or an object is told the epoch. ``_passes_on``:
 each item is an item of a source, as it is. Errors do not name a view whose ``_name`` is empty. Each optional
 hook must agree with its default, and `seqkit.testing.check_view` verifies it.
@@ -197,6 +198,8 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     _selects: Any = False  # or a property
     _reads_groups = False
     _reads_on_demand: Any = False  # or a property
+    _decides: tuple[str, ...] | None = None
+    _readers = sys.maxsize
     _varies = False
     _passes_on = False
     _own_frames = 1  # from `View.__init__` to the first frame that may be the user's
@@ -242,6 +245,8 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
                 self._reads_ahead = True
             if source._varies:
                 self._varies = True
+            if source._readers < self._readers:
+                self._readers = source._readers
 
     # ---------------------------------------------------------------- hooks
 
@@ -286,7 +291,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         return ()
 
     def _ordered(self, items: bool) -> tuple[Any, ...] | None:
-        return None
+        return None if self._decides is None else tuple([getattr(self, name) for name in self._decides])
 
     def _described(self, sources: list[str]) -> str:
         return f"{self._name}({', '.join(self._arguments(sources))})"

@@ -15,6 +15,7 @@ Relies on
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
@@ -71,8 +72,9 @@ def prefetch(
     nworkers : int, optional
         Number of workers. Below a node with processes, the number in all of them together. None (the
         default): one per usable CPU, or as many as the executor has. 0: no workers, evaluate while reading.
-        -k: all of those but k. With an executor, a smaller number than it has workers limits the tasks in
-        flight. So does any number if the executor does not report its number of workers.
+        -k: all of those but k. A stream has at most as many as the `n_parallel` of its `uniter`, by default
+        one. With an executor, a smaller number than it has workers limits the tasks in flight. So does any
+        number if the executor does not report its number of workers.
     method : "thread", "process", "inline", "auto", "dask", "ray" or concurrent.futures.Executor
         Threads share memory and the interpreter lock. Processes share neither. Inside a process worker,
         ``"process"`` means threads. Without Linux, processes come from the standard library's pool: results
@@ -169,6 +171,9 @@ class Prefetch(LowerNode[T]):
 
     def __init__(self, source: View[T], settings: Settings, engine: Engine | None = None) -> None:
         super().__init__((source,))
+        if settings.workers > source._readers:
+            settings = replace(settings, workers=source._readers)
+        self._readers = sys.maxsize  # they are the workers of this node
         self._settings = settings
         self._engine = engine or Engine(source, settings)
         self._epoch = -1  # the epoch of submitted jobs; workers hold the pipeline as the user passed it

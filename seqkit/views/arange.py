@@ -66,6 +66,8 @@ def _as_int(value: Any, what: str) -> int:
 class Arange(View[int]):
     """The view that `arange` returns."""
 
+    _decides = ("_range",)
+
     def __init__(self, numbers: range) -> None:
         # `len` fails for a range of more than 2**63 items, whose items can still be read.
         n = (numbers[-1] - numbers[0]) // numbers.step + 1 if numbers else 0
@@ -94,9 +96,6 @@ class Arange(View[int]):
 
     def _leaves(self, indices: range) -> bool:
         return min(indices[0], indices[-1]) < 0 or max(indices[0], indices[-1]) >= self._n
-
-    def _ordered(self, items: bool) -> tuple[Any, ...]:
-        return (self._range,)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[int]:
         return self

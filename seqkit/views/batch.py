@@ -103,6 +103,8 @@ def batch(
 class Batch(Grouped):
     """The view that `batch` returns."""
 
+    _decides = ("_size", "_last")
+
     def _length(self) -> Length:
         n = self._sources[0]._n
         return n if isinstance(n, Unsized) else batch_count(n, self._size, self._last)
@@ -171,9 +173,6 @@ class Batch(Grouped):
         if is_measured(self):
             return super()._head(n)
         return self._rebuild((self._sources[0].head(n * self._size),))
-
-    def _ordered(self, items: bool) -> tuple[Any, ...]:
-        return self._size, self._last
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Batch(sources[0], self._size, self._last, self._pad, self._given_fn)

@@ -96,6 +96,8 @@ def _collated(sources: list[View[Any]], names: tuple[str, ...] | None) -> Collat
 class Collate(SideBySide, Columns[Any]):
     """The view that `collate` returns."""
 
+    _decides = ("_names",)
+
     def __init__(self, sources: tuple[View[Any], ...], names: tuple[str, ...] | None) -> None:
         super().__init__(sources)
         self._names = names
@@ -122,9 +124,6 @@ class Collate(SideBySide, Columns[Any]):
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
         return self._rows(plan, tuple if self._names is None else self._item)
-
-    def _ordered(self, items: bool) -> tuple[Any, ...]:
-        return (self._names,)
 
     def _set(self, i: int, value: Any) -> Iterable[Any]:
         if self._names is None:

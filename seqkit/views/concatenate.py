@@ -65,6 +65,8 @@ def concatenate(sequences: Iterable[Indexable[Any]]) -> View[Any]:
 class Concatenate(OneOfSeveral):
     """The view that `concatenate` returns."""
 
+    _decides = ()
+
     def _length(self) -> Length:
         lengths = [source._n for source in self._sources]
         if any(n is UNBOUNDED for n in lengths[:-1]):
@@ -123,9 +125,6 @@ class Concatenate(OneOfSeveral):
             n = source._n
             stop = plan.stop - start if isinstance(n, Unsized) else min(plan.stop - start, n)
             yield source, range(max(plan.start - start, 0), max(stop, 0))
-
-    def _ordered(self, items: bool) -> tuple[Any, ...]:
-        return ()
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Concatenate(sources)

@@ -58,6 +58,8 @@ def cycle(sequence: Indexable[T], limit: int | None = None) -> View[T]:
 class Cycle(Selection):
     """The view that `cycle` returns."""
 
+    _decides = ("_limit",)
+
     # A pass of at least this many items is iterated as a range, which many views iterate fastest. Starting
     # an iteration costs as much as translating this many indices.
     LONG_PASS = 64
@@ -105,9 +107,6 @@ class Cycle(Selection):
             last = int(min(self._period, first + stop - i))
             yield range(first, last)
             i += last - first
-
-    def _ordered(self, items: bool) -> tuple[Any, ...]:
-        return (self._limit,)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Cycle(sources[0], self._limit)

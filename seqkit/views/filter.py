@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import chain
 from typing import Any, NamedTuple
@@ -13,14 +13,14 @@ import numpy as np
 
 from ..core.arguments import as_bool, check_callable
 from ..core.errors import fail
-from ..core.indices import UNBOUNDED, Endless, IndexArray, Indices, Plan, compact
+from ..core.indices import UNBOUNDED, IndexArray, compact
 from ..core.once import Deferred
 from ..core.progress import Progress, Report, check_progress, reporting
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
 from ..core.view import Indexable, T, View, in_order, name_of
-from .bases.columns import Columns, selected
-from .bases.scanned import END, Scan, Scanned
+from .bases.columns import selected
+from .bases.scanned import END, Found, Scan
 
 __all__ = ["Filter", "filter"]
 
@@ -154,10 +154,11 @@ class FilterScan(Scan):
         return Chosen(indices, self.view._sources[0]._take(indices))
 
 
-class Filter(Scanned[T], Columns[T]):
+class Filter(Found[T]):
     """The view that `filter` returns: a gather whose indices are found when they are needed."""
 
     _passes_on = True
+    _decides = ()
 
     def __init__(self, predicate: Callable[[Any], Any], source: View[T], progress: Progress | None) -> None:
         super().__init__((source,))
@@ -177,8 +178,9 @@ class Filter(Scanned[T], Columns[T]):
         chosen: Chosen = self._scanned()
         return chosen
 
-    def _length(self) -> int:
-        return len(self._chosen.indices)
+    @property
+    def _target(self) -> View[Any]:
+        return self._chosen.view
 
     def _begin(self, ready: deque[Any] | None = None) -> FilterScan:
         return FilterScan(self, ready)
@@ -192,27 +194,10 @@ class Filter(Scanned[T], Columns[T]):
         except Exception as error:
             fail(self, j, error, f"in predicate, for item {j} of the sequence")
 
-    def _get(self, i: int) -> Any:
-        return self._read(i) if self._reads_on_demand else self._chosen.view._get(i)
-
-    def _getmany(self, indices: Indices) -> Sequence[Any]:
-        return super()._getmany(indices) if self._reads_on_demand else self._chosen.view._getmany(indices)
-
-    def _iter(self, plan: Plan) -> Iterator[Any]:
-        if isinstance(plan, Endless):
-            return self._stream()
-        return super()._iter(plan) if self._reads_on_demand else self._chosen.view._iter(plan)
-
     def _take(self, indices: range | IndexArray) -> View[Any]:
         # If something below follows the epoch, its items are at other positions in another epoch.
         is_fixed = self._found.known and not self._varies
         return self._chosen.view._take(indices) if is_fixed else super()._take(indices)
-
-    def _set(self, i: int, value: Any) -> Iterable[Any]:
-        return self._chosen.view._set(i, value)
-
-    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        return () if self._known is UNBOUNDED else self._chosen.view._parts(i)
 
     def _select(self, names: tuple[str, ...]) -> View[Any]:
         source = selected(self._sources[0], names)
@@ -223,27 +208,14 @@ class Filter(Scanned[T], Columns[T]):
             )
         return source._take(self.indices)
 
-    def _ordered(self, items: bool) -> tuple[Any, ...]:
-        return ()
-
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         rebuilt = Filter(self._predicate, sources[0], self._progress)
         if sources[0] is self._sources[0]:
             rebuilt._found = self._found
         return rebuilt
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Without `progress`, which often cannot be pickled.
-        return _restored, (self._predicate, self._sources[0], self._found)
-
     def _functions(self) -> tuple[Callable[..., Any], ...]:
         return (self._predicate,)
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return [name_of(self._predicate), *sources]
-
-
-def _restored(predicate: Callable[[Any], Any], source: View[Any], found: Deferred[Chosen]) -> Filter[Any]:
-    restored = Filter(predicate, source, None)
-    restored._found = found
-    return restored

@@ -143,6 +143,7 @@ class Flatten(Scanned[Any]):
     `_ends` has the end of each sequence: the index after its last item.
     """
 
+    _decides = ()
     _reads_groups = True
 
     def __init__(self, sources: tuple[View[Any], ...]) -> None:
@@ -276,9 +277,6 @@ class Flatten(Scanned[Any]):
 
     def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ()  # one item of the source serves many items, of which any may come first
-
-    def _ordered(self, items: bool) -> tuple[Any, ...]:
-        return ()
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         rebuilt = Flatten(sources)

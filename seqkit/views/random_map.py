@@ -117,9 +117,6 @@ class RandomMap(Random):
     def _head(self, n: int) -> View[Any]:
         return super()._head(n) if is_measured(self) else self._rebuild((self._sources[0].head(n),))
 
-    def _ordered(self, items: bool) -> tuple[Any, ...] | None:
-        return self._facts(items) if items else None  # the order is that of the source
-
     def _functions(self) -> tuple[Callable[..., Any], ...]:
         return (self._f,)
 

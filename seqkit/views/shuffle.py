@@ -98,6 +98,7 @@ def shuffle(
 class Shuffle(Selection, Random):
     """The view that `shuffle` returns."""
 
+    _decides = ("_order",)
     _reorders = True
 
     def __init__(
@@ -123,9 +124,6 @@ class Shuffle(Selection, Random):
 
     def _many(self, indices: Indices) -> Indices:
         return self._permutation.many(indices)
-
-    def _ordered(self, items: bool) -> tuple[Any, ...]:
-        return *self._facts(items), self._order
 
     def _select(self, names: tuple[str, ...]) -> View[Any]:
         # The salt stays, although fewer orders may be below.

@@ -123,6 +123,7 @@ class _Order(NamedTuple):
 class ShuffleGroups(Selection, Random):
     """The view that `shuffle_groups` returns."""
 
+    _decides = ("_sizes", "_at_once")
     _reorders = True
 
     def __init__(
@@ -190,9 +191,6 @@ class ShuffleGroups(Selection, Random):
             here = runs == run
             found[here] = start + permutation.many(wanted[here] - start)
         return found + order.shifts[np.searchsorted(order.ends, found, "right")]
-
-    def _ordered(self, items: bool) -> tuple[Any, ...]:
-        return *self._facts(items), self._sizes, self._at_once
 
     def _select(self, names: tuple[str, ...]) -> View[Any]:
         # The salt stays, although fewer orders may be below.

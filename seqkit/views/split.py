@@ -139,6 +139,8 @@ def _unfit(edges: Any) -> TypeError:
 class Split(Columns[Any]):
     """The view that `split` returns."""
 
+    _decides = ("_edges",)
+
     def __init__(self, source: View[Any], edges: int | list[int] | list[tuple[int, int]]) -> None:
         super().__init__((source,))
         self._edges = edges
@@ -177,9 +179,6 @@ class Split(Columns[Any]):
 
     def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ()  # a part is a view, of which nothing may be read
-
-    def _ordered(self, items: bool) -> tuple[Any, ...]:
-        return (self._edges if isinstance(self._edges, int) else tuple(self._edges),)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Split(sources[0], self._edges)

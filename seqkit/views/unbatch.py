@@ -71,6 +71,7 @@ def unbatch(
 class Unbatch(View[Any]):
     """The view that `unbatch` returns."""
 
+    _decides = ("_batch_size", "_last_batch_size")
     _reads_groups = True
 
     def __init__(self, source: View[Any], batch_size: int, last_batch_size: int | None) -> None:
@@ -168,9 +169,6 @@ class Unbatch(View[Any]):
         if least < batches:  # all of them are full
             return Unbatch(self._sources[0]._take(range(least)), self._batch_size, 0)[:n]
         return self if n >= batches * self._batch_size else super()._head(n)
-
-    def _ordered(self, items: bool) -> tuple[Any, ...]:
-        return self._batch_size, self._last_batch_size
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Unbatch(sources[0], self._batch_size, self._last_batch_size)

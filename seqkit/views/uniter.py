@@ -39,7 +39,7 @@ def uniter(
         Number of most recent items to keep, 0 or more. Reading a kept item costs nothing.
     n_parallel : int
         Largest number of open passes, 1 or more. Use one for each position that is read in turn. A new pass
-        replaces the least recently used one.
+        replaces the least recently used one. A `prefetch` node above the view uses at most as many workers.
     size : int, optional
         Number of items, 0 or more. None (the default) uses ``len(iterable)``. If the iterable has no length,
         the length of the view is unknown, and it ends with the iterable.
@@ -99,6 +99,7 @@ class Uniter(View[Any]):
     def __init__(self, passes: Passes, n: Length) -> None:
         super().__init__((), n)
         self._passes = passes
+        self._readers = passes.n_parallel
         self._varies = not passes.one_shot and bool(listeners(passes.iterable))
 
     def _get(self, i: int) -> Any:

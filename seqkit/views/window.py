@@ -105,6 +105,8 @@ def window(
 class Window(Grouped):
     """The view that `window` returns."""
 
+    _decides = ("_size", "_stride", "_last")
+
     def __init__(
         self,
         source: View[Any],
@@ -219,9 +221,6 @@ class Window(Grouped):
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((self._sources[0], self._members(i, self._sources[0]._n)),)
-
-    def _ordered(self, items: bool) -> tuple[Any, ...]:
-        return self._size, self._stride, self._last
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Window(sources[0], self._size, self._stride, self._last, self._pad, self._given_fn)

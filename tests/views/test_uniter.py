@@ -7,6 +7,7 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count, islice
 
+import numpy as np
 import pytest
 
 import seqkit as sk
@@ -603,3 +604,78 @@ def test_a_table_is_no_iterable_of_rows():
     pandas = pytest.importorskip("pandas")
     with pytest.raises(TypeError, match="uniter: iterating a DataFrame gives its columns"):
         uniter(pandas.DataFrame({"x": [1, 2]}))
+
+
+# -------------------------------------------------------------------- workers above a stream
+
+
+class Drawn:
+    """An iterable that counts its passes and the items that are drawn from them."""
+
+    def __init__(self, n=200):
+        self.n = n
+        self.passes = self.items = 0
+
+    def __len__(self):
+        return self.n
+
+    def __iter__(self):
+        self.passes += 1
+        for i in range(self.n):
+            self.items += 1
+            yield i
+
+
+ABOVE = {
+    "nothing": lambda view: view,
+    "map": lambda view: sk.smap(abs, view),
+    "maps side by side": lambda view: sk.smap(max, view, range(200)),
+    "batches": lambda view: sk.unbatch(sk.batch(view, 5), 5, 0),
+    "slice": lambda view: view[:],
+    "filter": lambda view: sk.filter(lambda x: True, view),
+    "cache": lambda view: sk.add_cache(view, 300),
+    "collate": lambda view: sk.smap(max, sk.collate([range(200), sk.smap(abs, view)])),
+}
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5, None])
+@pytest.mark.parametrize("above", ABOVE)
+def test_a_stream_is_read_once_and_in_order_whatever_the_number_of_threads(above, workers):
+    source = Drawn()
+    with sk.prefetch(ABOVE[above](uniter(source)), workers, "thread", chunk_size=5) as node:
+        assert list(node) == list(range(200))
+    passes = 2 if above == "filter" else 1  # a filter of a sized sequence is scanned first
+    assert (source.passes <= passes, source.items <= 200 * passes) == (True, True)
+
+
+@pytest.mark.parametrize("method", ["thread", "process"])
+@pytest.mark.parametrize(
+    ("view", "workers"),
+    [
+        (lambda: uniter(Drawn()), 1),
+        (lambda: sk.smap(abs, uniter(Drawn(), n_parallel=3)), 3),
+        (lambda: sk.interleave(uniter(Drawn(), n_parallel=3), uniter(Drawn(), n_parallel=2)), 2),
+        (lambda: sk.prefetch(uniter(Drawn()), 1), 4),
+        (lambda: sk.smap(abs, sk.prefetch(sk.prefetch(uniter(Drawn()), 4), 4)), 4),
+        (lambda: sk.smap(abs, range(200)), 4),
+    ],
+)
+def test_a_node_has_as_many_workers_as_can_read_a_stream(view, workers, method):
+    node = sk.prefetch(view(), 4, method)
+    assert node._settings.workers == workers
+    assert f"nworkers={workers}," in repr(node)
+    assert node.at_epoch(1)._settings.workers == workers
+
+
+def test_a_file_is_written_from_one_pass_by_default(tmp_path):
+    passes = tmp_path / "passes"
+
+    def lines():
+        with open(passes, "a") as file:
+            file.write("one\n")
+        for i in range(50):
+            yield np.float32(i)
+
+    stored = sk.materialize(uniter(lines, size=50), tmp_path / "x.npy")
+    assert list(stored) == list(range(50))
+    assert len(passes.read_text().splitlines()) <= 2  # the first item tells the type

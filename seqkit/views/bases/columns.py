@@ -2,33 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
-from ...core.tracebacks import hiding_frames
 from ...core.view import T_co, View
 
 __all__ = ["Columns", "selected"]
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-class _IfNamed:
-    """A method of views whose items have named columns. Other views have the hint of `Chainable`."""
-
-    def __init__(self, method: Callable[..., Any]) -> None:
-        self._method = method
-        self.__doc__ = method.__doc__
-
-    def __get__(self, view: Any, kind: type) -> Any:
-        if view is not None and view._column_names() is None:
-            with hiding_frames():
-                return getattr(super(Columns, view), self._method.__name__)  # raises AttributeError
-        return self._method.__get__(view, kind)
-
-
-def _if_named(method: F) -> F:
-    return cast(F, _IfNamed(method))
 
 
 class Columns(View[T_co]):
@@ -39,7 +17,6 @@ class Columns(View[T_co]):
         first = self._sources[0] if self._sources else None
         return first._column_names() if isinstance(first, Columns) else None
 
-    @_if_named
     def select(self, *names: str) -> View[Any]:
         """Return the view of some columns: of one name its values, of several names dicts.
 
@@ -54,10 +31,8 @@ class Columns(View[T_co]):
 
         Raises
         ------
-        AttributeError
-            If the items have no named columns.
         TypeError
-            If a name is not a str, or if the view may need all columns.
+            If a name is not a str, if the items have no named columns, or if the view may need all columns.
         ValueError
             Without names, or for an unknown name.
 
@@ -71,6 +46,10 @@ class Columns(View[T_co]):
         >>> list(train.select("y")) == [point["y"] for point in train]
         True
         """
+        if self._column_names() is None:
+            raise TypeError(
+                f"select: items of {self!r} have no named columns. Select from a collate with names."
+            )
         for name in names:
             if not isinstance(name, str):
                 raise TypeError(

@@ -55,18 +55,18 @@ def order_digest(data: Any, *, items: bool = False) -> str | None:
 def index_facts(indices: View[Any]) -> tuple[Any, ...]:
     """Return what the items of a view of indices depend on, for `View._ordered`. Nothing is computed."""
     leaves = [node._data for node in walk(indices) if isinstance(node, Source) and node._selects]
-    return order_digest(indices, items=True), *map(_as_array, leaves)
+    return order_digest(indices, items=True), *(data if _are_ints(data) else len(data) for data in leaves)
 
 
-def _as_array(data: Any) -> Any:
-    return np.array(data) if isinstance(data, list) and {int}.issuperset(map(type, data)) else data
+def _are_ints(data: Any) -> bool:
+    if isinstance(data, np.ndarray):
+        return data.dtype.kind in "biu"
+    return isinstance(data, range) or {int}.issuperset(map(type, data))
 
 
 def _text(fact: Any) -> str:
     if isinstance(fact, tuple):
         return f"({','.join(map(_text, fact))})"
-    if isinstance(fact, list) or (isinstance(fact, np.ndarray) and fact.dtype.hasobject):
-        return f"<{len(fact)}>"  # of objects, whose text may differ in each program
     if not isinstance(fact, np.ndarray):
         return repr(fact)
     kind = np.dtype("<i8") if fact.dtype.kind in "iu" else fact.dtype  # whatever the type of the indices

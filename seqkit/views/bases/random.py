@@ -54,9 +54,11 @@ class Random(View[Any]):
         keyed._epoch = epoch  # nothing has been drawn from it yet
         return keyed
 
-    def _facts(self, items: bool) -> tuple[Any, ...]:
-        """Return what the key depends on, for `_ordered`; the epoch only with `items`."""
-        return self._seed, self._given_name, *[self._epoch] * items
+    def _ordered(self, items: bool) -> tuple[Any, ...] | None:
+        facts = super()._ordered(items)
+        if facts is None and not items:
+            return None  # the order is that of the source
+        return self._seed, self._given_name, *[self._epoch] * items, *(facts or ())
 
     def _key_arguments(self) -> list[str]:
         """Return the arguments of `repr` that distinguish this view from others with the same sources."""

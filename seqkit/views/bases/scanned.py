@@ -21,7 +21,7 @@ from ...core.view import T_co, View, is_measured
 from .columns import Columns
 from .passes import Passes, Stopped
 
-__all__ = ["END", "Scan", "Scanned"]
+__all__ = ["END", "Found", "Scan", "Scanned"]
 
 END = object()
 
@@ -115,6 +115,7 @@ class Scanned(View[T_co]):
     # Not part of copies and pickles.
     _last: weakref.ref[Iteration] | None = None  # the last iteration
     _passes: Passes | None = None  # for reads by index
+    _progress: Any = None  # which often cannot be pickled
 
     def __init__(self, sources: tuple[View[Any], ...], needs_scan: bool = True) -> None:
         n = sources[0]._n if needs_scan and is_measured(sources[0]) else 0
@@ -123,7 +124,8 @@ class Scanned(View[T_co]):
         self._is_unsized = isinstance(n, Unsized)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_last", "_passes")}
+        left_out = "_last", "_passes", "_progress"
+        return {name: value for name, value in vars(self).items() if name not in left_out}
 
     # ---------------------------------------------------------------- hooks
 
@@ -244,9 +246,36 @@ class HeadScan(Scan):
         self.scan.close()
 
 
-class Head(Scanned[Any], Columns[Any]):
+class Found(Scanned[T_co], Columns[T_co]):
+    """A view whose items are those of another view, which a scan finds: `_target`."""
+
+    _target: Any  # a property
+
+    def _length(self) -> Length:
+        return self._target._n  # type: ignore[no-any-return]
+
+    def _get(self, i: int) -> Any:
+        return self._read(i) if self._reads_on_demand else self._target._get(i)
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        return super()._getmany(indices) if self._reads_on_demand else self._target._getmany(indices)
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        if isinstance(plan, Endless):
+            return self._stream()
+        return super()._iter(plan) if self._reads_on_demand else self._target._iter(plan)
+
+    def _set(self, i: int, value: Any) -> Iterable[Any]:
+        return self._target._set(i, value)
+
+    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return () if self._known is UNBOUNDED else self._target._parts(i)
+
+
+class Head(Found[Any]):
     """The first items of a view that scans its source, which is scanned only as far as they need it."""
 
+    _decides = ("_most",)
     _reads_on_demand = False
 
     def __init__(self, source: Scanned[Any], most: int) -> None:
@@ -265,26 +294,9 @@ class Head(Scanned[Any], Columns[Any]):
     def _head(self, n: int) -> View[Any]:
         return Head(self._source, min(n, self._most))
 
-    def _length(self) -> Length:
-        return self._scanned()._n
-
-    def _get(self, i: int) -> Any:
-        return self._scanned()._get(i)
-
-    def _getmany(self, indices: Indices) -> Sequence[Any]:
-        return self._scanned()._getmany(indices)
-
-    def _iter(self, plan: Plan) -> Iterator[Any]:
-        return self._stream() if isinstance(plan, Endless) else self._scanned()._iter(plan)
-
-    def _set(self, i: int, value: Any) -> Iterable[Any]:
-        return self._scanned()._set(i, value)
-
-    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        return self._scanned()._parts(i)
-
-    def _ordered(self, items: bool) -> tuple[Any, ...]:
-        return (self._most,)
+    @property
+    def _target(self) -> View[Any]:
+        return self._scanned()
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return sources[0].head(self._most)

@@ -15,8 +15,7 @@ from ..bases.columns import selected
 from ..bases.one_of_several import IntArray, OneOfSeveral
 from ..bases.random import Random
 from ..epochs import epochs
-from .turns import Schedule
-from .weights import as_shares
+from .turns import Schedule, as_shares
 
 __all__ = ["Mix", "mix"]
 
@@ -143,6 +142,7 @@ def _starting_anew(
 class Mix(OneOfSeveral, Random):
     """The view that `mix` returns."""
 
+    _decides = ("_shares", "_most")
     _reorders = True
 
     def __init__(
@@ -185,9 +185,6 @@ class Mix(OneOfSeveral, Random):
             shares = [*map(range, turns.before(plan.start), turns.before(plan.stop))]
             return self._in_turn(plan, turns.each(plan.start, plan.stop), shares)
         return super()._iter(plan)
-
-    def _ordered(self, items: bool) -> tuple[Any, ...]:
-        return *self._facts(items), self._shares, self._most
 
     def _select(self, names: tuple[str, ...]) -> View[Any]:
         # The salt stays, although fewer orders may be below.
