@@ -162,21 +162,11 @@ class Resize:
         (lambda: sk.batch([1], 2, collate_fn=lambda: 0), "batch: collate_fn is called with (items), got"),
         (lambda: sk.fallback(lambda: 0, [1]), "fallback: f is called with (error), got <lambda>()"),
         (lambda: sk.debug([1], lambda x: x), "debug: func is called with (index, item), got <lambda>(x)"),
-        (
-            lambda: sk.batch([1], 2, collate_fn=collation.Pad),
-            "collate_fn is the class Pad. Pass an object of",
-        ),
     ],
 )
 def test_functions_that_cannot_be_called_are_refused_when_a_view_is_built(call: Any, told: str) -> None:
     with pytest.raises(TypeError, match=re.escape(told)):
         call()
-
-
-def test_a_class_whose_objects_are_called_is_most_likely_not_meant() -> None:
-    with pytest.warns(UserWarning, match=r"smap: f is the class Resize, .* pass one of them: Resize\(...\)"):
-        sk.smap(Resize, [1])
-    assert list(sk.smap(type, [1, "a"])) == [int, str]
 
 
 def test_functions_with_defaults_and_any_number_of_arguments_can_be_called() -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..core.arguments import refuse_async, refuse_class
+from ..core.arguments import refuse_async
 from ..core.errors import as_given
 from .base import Collate, Place, as_collate
 from .default import TEXT, key_differences
@@ -280,7 +280,6 @@ def _as_function(value: Any, who: str) -> Collate:
         return NamedTuple(type(value), value) if hasattr(value, "_fields") else Tuple(*value)
     if isinstance(value, Mapping):
         return Dict(value)
-    refuse_class(value, who)
     if not callable(value):
         raise TypeError(f"{who} must be callable, or a tuple or mapping of functions, got {as_given(value)}")
     refuse_async(value, who)

@@ -14,7 +14,7 @@ import numpy as np
 
 from .indices import UNKNOWN, Length
 
-__all__ = ["as_results", "length_of", "reads_many", "recognise"]
+__all__ = ["TableReader", "as_results", "length_of", "reads_many", "recognise"]
 
 # Package and class, and the class or function of `sources` that returns it as a sequence by position.
 READERS = {
@@ -55,6 +55,12 @@ REMEDIES = {
     ("seqkit", "Stream"): "Use uniter(stream), or iterate it",
 }
 PLAIN = {list, tuple, range, str, bytes, np.ndarray}
+
+
+class TableReader:
+    """The base of the classes of `READERS`."""
+
+    _data: Any  # the object that is read
 
 
 def recognise(source: Any, who: str) -> Any:

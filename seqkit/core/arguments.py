@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_VARARGS, signature
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, signature
 from numbers import Real
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Literal
@@ -14,7 +14,6 @@ import numpy as np
 
 from .errors import as_given
 from .plain import as_index, plain
-from .tracebacks import warn
 
 _ASYNC = CO_COROUTINE | CO_ASYNC_GENERATOR
 
@@ -37,7 +36,6 @@ __all__ = [
     "optional_number",
     "positive_int",
     "refuse_async",
-    "refuse_class",
     "refuse_set",
     "refuse_table",
 ]
@@ -138,7 +136,7 @@ def accepts(function: Callable[..., Any], *arguments: Any) -> bool:
     (True, False)
     """
     try:
-        signature(function).bind(*arguments)
+        signature(function, follow_wrapped=False).bind(*arguments)
     except TypeError:
         return False
     except ValueError:  # a builtin without a signature
@@ -168,49 +166,16 @@ def check_callable(
     TypeError: random_map: f is called with (item, rng), got <lambda>(image)
     """
     if type(value) is FunctionType and not (code := value.__code__).co_flags & _ASYNC:
-        if takes is not None and code.co_argcount != len(takes) and not _fits(value, len(takes)):
-            names = code.co_varnames[: code.co_argcount]
+        if takes is not None and code.co_argcount != len(takes) and not accepts(value, *takes):
             raise TypeError(
-                f"{who} is called with ({', '.join(takes)}), got {value.__name__}({', '.join(names)})"
-                f"{unfit * (len(names) > len(takes))}"
+                f"{who} is called with ({', '.join(takes)}), got"
+                f" {value.__name__}{signature(value, follow_wrapped=False)}"
+                f"{unfit * (code.co_argcount > len(takes))}"
             )
         return  # the most common case, fast
     if not callable(value) and not (optional and value is None):
         raise TypeError(f"{who} must be callable{' or None' * optional}, got {as_given(value)}{hint}")
-    if _makes_callables(value):
-        warn(
-            f"{who} is the class {value.__name__}, so a call makes an object of it. If its objects are to be"
-            f" called, pass one of them: {value.__name__}(...)",
-            UserWarning,
-        )
     refuse_async(value, who)
-
-
-def _fits(function: FunctionType, count: int) -> bool:
-    """Can a function be called with this many arguments by position?"""
-    code, defaults = function.__code__, function.__defaults__ or ()
-    most = math.inf if code.co_flags & CO_VARARGS else code.co_argcount
-    return code.co_argcount - len(defaults) <= count <= most
-
-
-def refuse_class(value: Any, who: str) -> None:
-    """Raise TypeError for a class whose objects are called: an object of it is missing.
-
-    >>> class Resize:
-    ...     def __call__(self, image): ...
-    >>> refuse_class(Resize, "smap: f")
-    Traceback (most recent call last):
-    TypeError: smap: f is the class Resize. Pass an object of it: Resize(...)
-    """
-    if _makes_callables(value):
-        raise TypeError(f"{who} is the class {value.__name__}. Pass an object of it: {value.__name__}(...)")
-
-
-def _makes_callables(value: Any) -> bool:
-    """Is a value a class whose objects are called, as those of transforms are?"""
-    if not isinstance(value, type) or issubclass(value, type):
-        return False
-    return any("__call__" in vars(base) for base in value.__mro__)
 
 
 def refuse_async(value: Any, who: str) -> None:

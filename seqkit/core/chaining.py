@@ -22,70 +22,8 @@ __all__ = ["Chainable", "attach", "attach_joining", "attach_lazily"]
 T_co = TypeVar("T_co", covariant=True)
 
 
-# What to use for the names that other libraries have for methods of views.
-_OTHER_NAMES = {
-    "apply": "smap",
-    "cache": "add_cache",
-    "chain": "concatenate",
-    "chunk": "batch",
-    "concat": "concatenate",
-    "extend": "concatenate",
-    "flat_map": "smap and then flatten",
-    "iloc": "view[i]",
-    "limit": "head",
-    "loc": "view[i]",
-    "map": "smap",
-    "permute": "shuffle",
-    "persist": "add_cache",
-    "repeat": "cycle",
-    "save": "materialize(path)",
-    "select": "gather for items by index, smap for a column. Views of collate(name=…) have columns",
-    "set_epoch": "at_epoch",
-    "shape": "len(view), and .shape of an item",
-    "to_list": "materialize",
-    "to_numpy": "numpy.asarray(view)",
-    "tolist": "list(view)",
-    "where": "filter",
-    "zip": "collate",
-}
-
-
-# Names that data sets have, and views of them do not.
-_OF_DATA_SETS = (
-    *("class_to_idx", "classes", "column_names", "columns", "features", "imgs", "labels", "plot", "samples"),
-    *("targets", "vocab"),
-)
-
-
 class Chainable(Generic[T_co]):
     """The base class of `View`, to which the methods are attached. Items have type `T_co`."""
-
-    def __dir__(self) -> list[str]:
-        hints = (*_OTHER_NAMES, *_OF_DATA_SETS)
-        return [name for name in super().__dir__() if name not in hints or hasattr(self, name)]
-
-
-class _OtherName:
-    """An attribute that does not exist. Its error names what to use.
-
-    A `__getattr__` of views would do the same, but makes every access to an attribute slower (by half for
-    ``view[i]``).
-    """
-
-    def __init__(self, name: str, advice: str) -> None:
-        self._name = name
-        self._advice = advice
-
-    def __get__(self, view: Any, kind: type | None = None) -> Any:
-        who = getattr(kind, "_name", "view")
-        with hiding_frames():  # without `name=` and `obj=`, for which Python would add a hint of its own
-            raise AttributeError(f"{who}: no attribute {self._name!r}. {self._advice}")
-
-
-for _name, _ours in _OTHER_NAMES.items():
-    setattr(Chainable, _name, _OtherName(_name, f"Use {repr(_ours) if _ours.isidentifier() else _ours}."))
-for _name in _OF_DATA_SETS:
-    setattr(Chainable, _name, _OtherName(_name, f"The data set is view.source. Use view.source.{_name}."))
 
 
 def attach(function: Callable[..., Any], position: int = 0, name: str = "") -> None:

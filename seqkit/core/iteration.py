@@ -6,11 +6,11 @@ computes the same item again.
 
 from __future__ import annotations
 
-import inspect
 import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, compress, islice, repeat
+from types import FunctionType
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from .error_path import locate
@@ -184,10 +184,10 @@ def first_error(failed: dict[int, Exception]) -> Exception:
 
 
 def is_one_shot(iterable: Any) -> bool:
-    """Return whether an object is an iterator that cannot begin again.
+    """Return whether an object is an iterator that is known not to begin again.
 
-    An iterator whose class has an `__iter__` that does more than ``return self`` may begin again there, as
-    many data sets do.
+    Generators, files and other iterators of Python and of libraries in C do not. A class written in Python,
+    with `__next__` and an `__iter__` of its own, may begin again there, as many data sets do.
 
     >>> class Lines:
     ...     def __iter__(self):
@@ -200,10 +200,8 @@ def is_one_shot(iterable: Any) -> bool:
     """
     if not isinstance(iterable, Iterator):
         return False
-    code = getattr(type(iterable).__iter__, "__code__", None)
-    # Without a name, a function written in Python can neither store nor call anything.
-    does_nothing = code is None or not (code.co_names or code.co_freevars)
-    return does_nothing and not (code is not None and code.co_flags & inspect.CO_GENERATOR)
+    begins = type(iterable).__iter__
+    return begins is Iterator.__iter__ or not isinstance(begins, FunctionType)
 
 
 def until_the_end(

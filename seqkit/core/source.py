@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Self, cast, overload
 
 import numpy as np
 
-from .adapters import as_results, length_of, reads_many, recognise
+from .adapters import TableReader, as_results, length_of, reads_many, recognise
 from .casting import holds
 from .chaining import Chainable
 from .errors import EndOfSequence, brief, fail, fail_at_once
@@ -178,9 +178,7 @@ class Source(View[T_co]):
 
     def _wrapped(self) -> Any:
         data = self._data
-        if type(data).__module__.startswith("seqkit.sources."):  # that reads an object of a known type
-            return next((vars(data)[name] for name in _READ if name in vars(data)), data)
-        return data
+        return data._data if isinstance(data, TableReader) else data
 
     def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[T_co]:
         return ToldSource(self, epoch) if self._varies else self
@@ -258,9 +256,6 @@ class ToldSource(Source[T_co]):
         tell(self._listeners, self._epoch)
         return super()._getmany(indices)
 
-
-# Attributes of the readers of `recognise` with the object that they read.
-_READ = ("_array", "_column", "_data", "_dataset", "_table")
 
 ToldSource._name = Source._name
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import reprlib
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -36,7 +37,8 @@ def by_position(values: Any, who: str, wanted: str = "a sequence") -> Iterator[A
     is_iterable = isinstance(values, Iterable)
     if isinstance(values, type) or not (is_iterable or hasattr(values, "__getitem__")) or is_single(values):
         raise TypeError(f"{who} must be {wanted}, got {reprlib.repr(values)}")
-    if type(values).__module__.startswith("polars.series"):  # unlike other reads, this starts no threads
+    polars = sys.modules.get("polars")
+    if polars is not None and isinstance(values, polars.Series):  # unlike other reads, this starts no threads
         return iter(values.to_list())
     if is_iterable and not hasattr(values, "__getitem__") and not isinstance(values, set | frozenset):
         return iter(values)

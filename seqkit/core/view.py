@@ -151,8 +151,9 @@ class _SourceObject:
     def __get__(self, view: Any, kind: type) -> Any:
         if view is None:
             return self
-        leaves = [node._wrapped() for node in walk(view) if not node._sources]
-        found = {id(data): data for data in leaves}
+        leaves = [node for node in walk(view) if not node._sources]
+        owners = [leaf for leaf in leaves if type(leaf)._wrapped is not View._wrapped] or leaves
+        found = {id(data): data for data in (leaf._wrapped() for leaf in owners)}
         if len(found) > 1:
             raise AttributeError(
                 f"{view._name}: {len(found)} objects lie below this view, so it has no source"
@@ -202,7 +203,6 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     _readers = sys.maxsize
     _varies = False
     _passes_on = False
-    _own_frames = 1  # from `View.__init__` to the first frame that may be the user's
     source: Any = _SourceObject()
     _n: Length = cast(Any, _FoundWhenNeeded())
     _gather: Callable[[View[Any], range | IndexArray], View[Any]]  # set by views/gather/gather.py
@@ -212,23 +212,18 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls._name = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
-        is_own = cls.__module__.startswith("seqkit.")
-        if is_own and "__init__" in vars(cls):
-            cls._own_frames = 2
-        if not is_own and "__getitem__" in vars(cls) and cls._get is View._get:
+        if "__getitem__" in vars(cls) and cls._get is View._get:
             raise TypeError(
                 f"{cls.__name__}: a subclass of View defines _get, not __getitem__. A class with __getitem__"
                 " and __len__ is a source already, and needs no base class."
             )
-        if not is_own and "_get" in vars(cls) and "_parts" not in vars(cls):
-            cls._needs = _nothing  # type: ignore[assignment]  # the default of `_parts` may be wrong
 
     def __init__(self, sources: tuple[View[Any], ...], n: Length | None = None) -> None:
         self._sources = sources
         self._known = n
         if n is not None:
             self._n = n
-        frame = sys._getframe(self._own_frames)  # the user's code that creates the view, found without a call
+        frame = sys._getframe(1)  # the user's code that creates the view, found without a call
         while ours[frame.f_code.co_filename] and (outer := frame.f_back) is not None:
             frame = outer
         self._site = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
@@ -502,7 +497,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
             return ". A view has one axis. Index its items: view[i][j]."
         if not isinstance(key, str):
             return ""
-        if hasattr(self, "select"):
+        if getattr(self, "_column_names", lambda: None)() is not None:
             return f". For a column use view.select({key!r})."
         return f". For a column use view.smap(lambda item: item[{key!r}])."
 
@@ -528,10 +523,6 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         if i >= self._n:
             raise IndexError(f"{self._name}: index {i} out of range for length {self._n}")
         return i
-
-
-def _nothing(view: View[Any], i: int) -> tuple[()]:
-    return ()
 
 
 _SomeView = TypeVar("_SomeView", bound=View[Any])

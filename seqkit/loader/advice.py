@@ -10,8 +10,7 @@ from ..prefetch.resources import usable_cpus
 from ..samplers.base import Sampler, chain_of
 from ..samplers.batches import BatchSampler
 from ..samplers.distributed import Share
-from ..views.gather.gather import Gather
-from ..views.gather.part_of_shuffle import warn_of_part_of_shuffle
+from ..views.gather.gather import Gather, warn_of_part_of_shuffle
 from ..views.shard import Shard
 from .options import Options
 from .state_checks import process_count, sample_count

@@ -15,7 +15,6 @@ Relies on
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
@@ -171,9 +170,8 @@ class Prefetch(LowerNode[T]):
 
     def __init__(self, source: View[T], settings: Settings, engine: Engine | None = None) -> None:
         super().__init__((source,))
-        if settings.workers > source._readers:
-            settings = replace(settings, workers=source._readers)
-        self._readers = sys.maxsize  # they are the workers of this node
+        settings = replace(settings, workers=min(settings.workers, source._readers))
+        self._readers = View._readers  # of this node
         self._settings = settings
         self._engine = engine or Engine(source, settings)
         self._epoch = -1  # the epoch of submitted jobs; workers hold the pipeline as the user passed it

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.adapters import TableReader
 from ..core.view import View
 from ..prefetch.arrow import compacted
 from .columns import as_rows, check_names
@@ -20,30 +21,30 @@ from .row_types import decoded, fields_of, row_type_in
 __all__ = ["ArrowColumn", "ArrowRows", "arrow", "dtype_of_lists", "in_microseconds"]
 
 
-class ArrowColumn:
+class ArrowColumn(TableReader):
     """The values of an Array or ChunkedArray by position, as Python objects."""
 
     def __init__(self, array: Any) -> None:
-        self._array = array
+        self._data = array
         self._read = _reader(array.type)
 
     def __len__(self) -> int:
-        return len(self._array)
+        return len(self._data)
 
     def __getitem__(self, i: int) -> Any:
-        return _value(self._array, i, self._read)
+        return _value(self._data, i, self._read)
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
         try:
-            return _values(self._array.take(np.asarray(indices, np.int64)), self._read)
+            return _values(self._data.take(np.asarray(indices, np.int64)), self._read)
         except NotImplementedError:  # pyarrow cannot take from some types
             return [self[int(i)] for i in indices]
 
     def __reduce__(self) -> Any:
-        return ArrowColumn, (compacted(self._array),)
+        return ArrowColumn, (compacted(self._data),)
 
 
-class ArrowRows:
+class ArrowRows(TableReader):
     """The rows of a Table or RecordBatch by position, each a dict from column to value.
 
     ArrowRows of a file that `materialize` wrote are those that it was given.
@@ -55,7 +56,7 @@ class ArrowRows:
         names = table.schema.names
         check_names(names, "a Table")
         batches: list[Any] = table.to_batches() if hasattr(table, "to_batches") else []
-        self._table = batches[0] if len(batches) == 1 else table  # a RecordBatch has the same methods, faster
+        self._data = batches[0] if len(batches) == 1 else table  # a RecordBatch has the same methods, faster
         self._names = names
         kind = row_type_in(table.schema.metadata)
         known = {} if kind is None else fields_of(kind)
@@ -64,14 +65,14 @@ class ArrowRows:
             _decoder(known[field.name]) if field.name in known else _reader(field.type)
             for field in table.schema
         ]
-        self._columns = list(zip(names, self._table.columns, reads, strict=True))
+        self._columns = list(zip(names, self._data.columns, reads, strict=True))
 
     def __len__(self) -> int:
-        return self._table.num_rows  # type: ignore[no-any-return]
+        return self._data.num_rows  # type: ignore[no-any-return]
 
     @property
     def nbytes(self) -> int:
-        return self._table.nbytes  # type: ignore[no-any-return]
+        return self._data.nbytes  # type: ignore[no-any-return]
 
     def __getitem__(self, i: int) -> Any:
         values = [_value(column, i, read, name) for name, column, read in self._columns]
@@ -79,7 +80,7 @@ class ArrowRows:
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
         try:
-            taken = self._table.take(np.asarray(indices, np.int64))
+            taken = self._data.take(np.asarray(indices, np.int64))
         except NotImplementedError:  # pyarrow cannot take from some types
             return [self[int(i)] for i in indices]
         pairs = zip(taken.columns, self._columns, strict=True)
@@ -89,7 +90,7 @@ class ArrowRows:
         return as_rows(self._names, columns, len(indices))
 
     def __reduce__(self) -> Any:
-        return ArrowRows, (compacted(self._table),)
+        return ArrowRows, (compacted(self._data),)
 
 
 Read = Callable[[Any], list[Any]]

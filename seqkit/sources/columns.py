@@ -7,6 +7,8 @@ from typing import Any
 
 from .per_process import read_many
 
+from ..core.adapters import TableReader
+
 __all__ = ["ByPosition", "DictRows", "as_names", "as_rows", "check_names", "choose"]
 
 MOST_NAMES = 20  # in a message
@@ -112,7 +114,7 @@ def as_rows(names: Sequence[Any], columns: Iterable[Sequence[Any]], n: int) -> l
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
-class ByPosition:
+class ByPosition(TableReader):
     """An object of a library that is read by position. A copy in another process is made of the object."""
 
     def __init__(self, data: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.adapters import TableReader
 from ..core.view import View
 from .columns import as_names, choose
 from .files import existing
@@ -142,35 +143,35 @@ def _check_sources(dataset: Any) -> None:
             _check_sources(file[key])
 
 
-class Hdf5Rows:
+class Hdf5Rows(TableReader):
     """The rows of an `h5py.Dataset`. A batch is one read for each chunk that it touches."""
 
     def __init__(self, dataset: Any) -> None:
-        self._dataset = dataset
+        self._data = dataset
         self.group_sizes = dataset.chunks[0] if dataset.chunks else None
         row_bytes = dataset.dtype.itemsize * math.prod(dataset.shape[1:])
         self._rows_per_read = self.group_sizes or max(1, READ_BYTES // max(row_bytes, 1))
 
     def __len__(self) -> int:
-        return len(self._dataset)
+        return len(self._data)
 
     def __getitem__(self, i: int) -> Any:
-        return self._dataset[i]
+        return self._data[i]
 
     def __getitems__(self, indices: list[int]) -> Any:
         # Not `dataset[indices]`, which takes 0.2 ms per row of a chunked array of several dimensions.
         wanted = np.asarray(indices, np.int64)
-        found = np.empty((len(wanted), *self._dataset.shape[1:]), self._dataset.dtype)
+        found = np.empty((len(wanted), *self._data.shape[1:]), self._data.dtype)
         reads = wanted // self._rows_per_read
         for read in np.unique(reads).tolist():
             places = np.flatnonzero(reads == read)
             rows = wanted[places]
             start = int(rows.min())
-            found[places] = self._dataset[start : int(rows.max()) + 1][rows - start]
+            found[places] = self._data[start : int(rows.max()) + 1][rows - start]
         return found
 
     def __reduce__(self) -> Any:
-        file, name = self._dataset.file, self._dataset.name
+        file, name = self._data.file, self._data.name
         if file.mode != "r" or name is None:
             raise TypeError(
                 f"hdf5: only a data set of a file opened for reading goes to another process, got {name} of"

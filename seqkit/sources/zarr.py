@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.adapters import TableReader
 from ..core.view import View
 from .columns import as_names, choose
 from .files import existing
@@ -97,24 +98,24 @@ def _rows(store: str, node: Any) -> Any:
     return ZarrRows(node) if node.shape else None
 
 
-class ZarrRows:
+class ZarrRows(TableReader):
     """The rows of a Zarr array. The chunk or shard of the rows that were read last stays decoded."""
 
     def __init__(self, array: Any) -> None:
-        self._array = array
+        self._data = array
         unit = getattr(array, "shards", None) or array.chunks  # a shard is a file of several chunks
         self.group_sizes: int = unit[0]
         self._bytes_per_group = self.group_sizes * array.dtype.itemsize * math.prod(array.shape[1:])
         self._last: tuple[int, Any] = (-1, None)  # replaced as a whole, so threads may share it
 
     def __len__(self) -> int:
-        return self._array.shape[0]  # type: ignore[no-any-return]
+        return self._data.shape[0]  # type: ignore[no-any-return]
 
     def __getitem__(self, i: int) -> Any:
         if not 0 <= i < len(self):
             raise IndexError(f"row {i} is out of range for {len(self)} rows")
         if self._bytes_per_group > CACHE_BYTES:
-            return self._array[i][()]  # a number or string is an array without dimensions
+            return self._data[i][()]  # a number or string is an array without dimensions
         row = self._group(i // self.group_sizes)[i % self.group_sizes]
         return row.copy() if isinstance(row, np.ndarray) else row
 
@@ -122,7 +123,7 @@ class ZarrRows:
         wanted = np.asarray(indices, np.int64)
         groups = wanted // self.group_sizes
         if not len(wanted) or groups.min() != groups.max() or self._bytes_per_group > CACHE_BYTES:
-            return self._array.oindex[wanted]
+            return self._data.oindex[wanted]
         return self._group(int(groups[0]))[wanted % self.group_sizes]
 
     def _group(self, number: int) -> Any:
@@ -130,9 +131,9 @@ class ZarrRows:
         last, rows = self._last
         if last != number:
             start = number * self.group_sizes
-            rows = self._array[start : start + self.group_sizes]
+            rows = self._data[start : start + self.group_sizes]
             self._last = number, rows
         return rows
 
     def __reduce__(self) -> Any:
-        return ZarrRows, (self._array,)
+        return ZarrRows, (self._data,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, overload
 
-from ..core.arguments import Last, as_bool, as_last, check_callable, positive_int, refuse_class
+from ..core.arguments import Last, as_bool, as_last, check_callable, positive_int
 from ..core.errors import EndOfSequence, brief
 from ..core.indices import UNBOUNDED, UNKNOWN, Endless, Expanded, Length, Plan, Unsized, batch_count
 from ..core.iteration import draw, first_error, surviving, until_the_end
@@ -94,7 +94,6 @@ def batch(
     """
     k = positive_int(k, "batch: k")
     drop_last = as_bool(drop_last, "batch: drop_last")
-    refuse_class(collate_fn, "batch: collate_fn")
     check_callable(collate_fn, "batch: collate_fn", ("items",), optional=True)
     policy = as_last(last, "batch: last", drop_last=drop_last, pad=pad)
     return sized(Batch(as_view(sequence, "batch"), k, policy, pad, collate_fn))

@@ -15,7 +15,7 @@ from ..core.once import cached
 from ..core.source import as_view
 from ..core.view import Indexable, T, View, needed_length, sized
 from .bases.one_of_several import IntArray, OneOfSeveral
-from .gather.part_of_shuffle import warn_of_part_of_shuffle
+from .gather.gather import warn_of_part_of_shuffle
 
 __all__ = ["Epochs", "epochs"]
 

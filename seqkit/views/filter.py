@@ -20,7 +20,7 @@ from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
 from ..core.view import Indexable, T, View, in_order, name_of
 from .bases.columns import selected
-from .bases.scanned import END, Found, Scan
+from .bases.scanned import END, FoundItems, Scan
 
 __all__ = ["Filter", "filter"]
 
@@ -154,7 +154,7 @@ class FilterScan(Scan):
         return Chosen(indices, self.view._sources[0]._take(indices))
 
 
-class Filter(Found[T]):
+class Filter(FoundItems[T]):
     """The view that `filter` returns: a gather whose indices are found when they are needed."""
 
     _passes_on = True

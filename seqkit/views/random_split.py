@@ -140,11 +140,6 @@ def _sizes(given: list[Any], n: int) -> list[int]:
 
 def _codes(labels: Iterable[Any], n: int, what: str) -> tuple[IntArray, int]:
     """Return a number for the label of each item, equal for equal labels, and the number of labels."""
-    if isinstance(labels, str) and len(labels) != n:
-        raise TypeError(
-            f"random_split: {what} must be one label for each item, got {labels!r}. Pass the column, such as"
-            f" table[{labels!r}]."
-        )
     numbers: dict[Any, int] = {}
     values = values_of(labels, f"random_split: {what}", "hashable, one for each item: a sequence")
     try:

@@ -99,25 +99,21 @@ class Shard(Selection):
         self._even: Even | None = even
 
     @cached
-    def _total(self) -> int:
-        return needed_length(self._sources[0], "shard")
-
-    @cached
     def _part(self) -> range:
         """The positions of the items. After the last item of the sequence comes the first one again."""
-        return _part(self._total, self._rank, self._world_size, self._contiguous, self._even)
+        n = needed_length(self._sources[0], "shard")
+        return _part(n, self._rank, self._world_size, self._contiguous, self._even)
 
     def _length(self) -> Length:
         return len(self._part)
 
     def _where(self, i: int) -> int:
-        return self._part[i] % self._total
+        return int(self._part[i] % self._sources[0]._n)
 
     def _many(self, indices: Indices) -> range | IndexArray:
-        found = select(self._part, indices)
-        if isinstance(found, range) and (not found or max(found[0], found[-1]) < self._total):
-            return found
-        return as_array(found) % self._total
+        found, n = select(self._part, indices), self._sources[0]._n
+        is_inside = isinstance(found, range) and (not found or max(found[0], found[-1]) < n)
+        return found if is_inside else as_array(found) % int(n)
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
         if isinstance(plan, range) and isinstance(found := self._many(plan), range):
@@ -131,9 +127,8 @@ class Shard(Selection):
         return Shard(sources[0], self._rank, self._world_size, self._contiguous, self._even)
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        contiguous = ["contiguous=False"] * (not self._contiguous)
         even = [] if self._even is None else [f"even={self._even!r}"]
-        return [*sources, str(self._rank), str(self._world_size), *contiguous, *even]
+        return [*sources, *map(str, (self._rank, self._world_size, self._contiguous)), *even]
 
 
 def as_rank(rank: Any, count: int, who: str, name_of_count: str) -> int:

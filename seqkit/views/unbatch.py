@@ -164,11 +164,12 @@ class Unbatch(View[Any]):
 
     def _head(self, n: int) -> View[Any]:
         batches, least = self._sources[0]._known, -(-n // self._batch_size)
-        if is_measured(self) or not isinstance(batches, int):
-            return super()._head(n)
-        if least < batches:  # all of them are full
-            return Unbatch(self._sources[0]._take(range(least)), self._batch_size, 0)[:n]
-        return self if n >= batches * self._batch_size else super()._head(n)
+        if not is_measured(self) and isinstance(batches, int):
+            if least < batches:  # all of them are full
+                return Unbatch(self._sources[0]._take(range(least)), self._batch_size, 0)[:n]
+            if n >= batches * self._batch_size:
+                return self
+        return super()._head(n)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Unbatch(sources[0], self._batch_size, self._last_batch_size)

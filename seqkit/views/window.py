@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, overload
 
-from ..core.arguments import Last, as_last, check_callable, positive_int, refuse_class
+from ..core.arguments import Last, as_last, check_callable, positive_int
 from ..core.errors import EndOfSequence
 from ..core.indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_list, each
 from ..core.iteration import draw, first_error, surviving, until_the_end
@@ -97,7 +97,6 @@ def window(
     size = positive_int(size, "window: size")
     stride = positive_int(stride, "window: stride")
     policy = as_last(last, "window: last", pad=pad, default="discard")
-    refuse_class(collate_fn, "window: collate_fn")
     check_callable(collate_fn, "window: collate_fn", ("items",), optional=True)
     return sized(Window(as_view(sequence, "window"), size, stride, policy, pad, collate_fn))
 

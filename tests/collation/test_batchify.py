@@ -468,10 +468,6 @@ def test_functions_are_checked_at_construction() -> None:
         Tuple()
     with pytest.raises(TypeError, match="Tuple: function 1 must be callable"):
         Tuple(Stack(), None)
-    with pytest.raises(
-        TypeError, match=r"Tuple: function 1 is the class Pad. Pass an object of it: Pad\(...\)"
-    ):
-        Tuple(Stack(), Pad)
 
 
 def test_errors_of_parts_name_the_place_in_the_sample() -> None:

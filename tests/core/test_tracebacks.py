@@ -288,42 +288,7 @@ def test_results_that_do_not_fit_name_the_number_to_set_and_the_line_that_reads(
     assert [warning.filename for warning in caught] == [HERE]
 
 
-# -------------------------------------------------------------------- names of other libraries
-
-
-@pytest.mark.parametrize(
-    ("name", "ours"),
-    [
-        ("map", "smap"),
-        ("apply", "smap"),
-        ("zip", "collate"),
-        ("cache", "add_cache"),
-        ("set_epoch", "at_epoch"),
-    ],
-)
-def test_a_method_name_of_another_library_gets_a_hint_with_ours(name: str, ours: str) -> None:
-    with pytest.raises(AttributeError) as caught:
-        getattr(sk.shuffle(range(3), seed=0), name)
-    assert str(caught.value) == f"shuffle: no attribute {name!r}. Use {ours!r}."
-    assert files(caught.value) == [HERE]
-    assert shown(lambda: getattr(sk.view([1]), name))[-1].endswith(f"Use {ours!r}.")
-    assert hasattr(sk.View, ours)
-    assert not hasattr(sk.view([1]), name)
-    assert name not in dir(sk.view([1]))
-
-
-@pytest.mark.parametrize(
-    ("name", "advice"),
-    [
-        ("tolist", "list(view)"),
-        ("iloc", "view[i]"),
-        ("select", "gather for items by index, smap for a column. Views of collate(name=…) have columns"),
-    ],
-)
-def test_a_name_without_a_method_of_ours_gets_an_expression(name: str, advice: str) -> None:
-    with pytest.raises(AttributeError) as caught:
-        getattr(sk.view([1]), name)
-    assert str(caught.value) == f"source: no attribute {name!r}. Use {advice}."
+# -------------------------------------------------------------------- missing names
 
 
 def test_a_name_like_no_other_gets_no_hint() -> None:

@@ -19,7 +19,7 @@ import pytest
 import seqkit as sk
 from seqkit.core.error_path import locate
 from seqkit.core.source import Source
-from seqkit.testing import CountingSource, ExplodingSource, UnsizedSource
+from seqkit.testing import CountingSource, ExplodingSource, FailingSource, UnsizedSource
 
 from ..helpers import FailsAt, InterruptsOnce, Naturals, agree_after_errors
 
@@ -854,16 +854,21 @@ def test_the_source_of_a_table_is_the_table(library: str) -> None:
     assert sk.view(frame["a"]).source is not None
 
 
-@pytest.mark.parametrize("name", ["classes", "targets", "class_to_idx", "features", "columns"])
-def test_an_attribute_of_a_data_set_says_where_the_data_set_is(name: str) -> None:
-    view = sk.random_split(Labelled(range(4)), [2, 2], seed=0)[0]
-    with pytest.raises(AttributeError) as caught:
-        getattr(view, name)
-    assert str(caught.value).endswith(
-        f"no attribute {name!r}. The data set is view.source. Use view.source.{name}."
-    )
-    assert view.source.classes == ("a", "b")
-    assert name not in dir(view)
+def test_objects_that_seqkit_makes_are_no_source() -> None:
+    data = [1, 2]
+    assert sk.collate([data, sk.repeat(0), sk.arange(2)]).source is data
+    with pytest.raises(AttributeError, match="no object of yours lies below this view"):
+        sk.collate([sk.repeat(0), sk.arange(2)]).source
+
+
+def test_errors_of_a_source_have_no_inputs() -> None:
+    for view, has_input in (
+        (sk.view(FailingSource(range(3), {1})), False),
+        (sk.smap(FailsAt(1), range(3)), True),
+    ):
+        with pytest.raises(sk.EvaluationError) as caught:
+            view[1]
+        assert ("error.inputs()" in str(caught.value)) is has_input
 
 
 SEARCHES: dict[str, Callable[[sk.View[Any]], Any]] = {

@@ -60,8 +60,8 @@ def test_parts_are_slices_and_need_no_memory():
                 ranks = [shard(range(n), rank, count, contiguous, even=even) for rank in range(count)]
                 assert sum(map(len, ranks)) in (n, n + -n % count, n - n % count)
                 assert ranks[1][-1] < n
-    assert repr(shard("abcdef", 1, 2)) == "shard(<str of 6>, 1, 2)"
-    assert repr(shard("abcdef", 1, 2, False)) == "shard(<str of 6>, 1, 2, contiguous=False)"
+    assert repr(shard("abcdef", 1, 2)) == "shard(<str of 6>, 1, 2, True)"
+    assert repr(shard("abcdef", 1, 2, False)) == "shard(<str of 6>, 1, 2, False)"
 
 
 @pytest.mark.parametrize("contiguous", [True, False])

@@ -679,3 +679,30 @@ def test_a_file_is_written_from_one_pass_by_default(tmp_path):
     stored = sk.materialize(uniter(lines, size=50), tmp_path / "x.npy")
     assert list(stored) == list(range(50))
     assert len(passes.read_text().splitlines()) <= 2  # the first item tells the type
+
+
+class Returning:
+    """An iterator written in Python. Its `__iter__` may begin again."""
+
+    def __init__(self, begins_again):
+        self.begins_again = begins_again
+        self.position = 0
+
+    def __iter__(self):
+        if self.begins_again:
+            self.position = 0
+        return self
+
+    def __next__(self):
+        self.position += 1
+        return self.position - 1
+
+
+@pytest.mark.parametrize("begins_again", [False, True])
+def test_an_iterator_that_returns_itself_is_read_forwards_only(begins_again):
+    view = uniter(Returning(begins_again), size=100)
+    assert [view[i] for i in (0, 1, 4, 7)] == [0, 1, 4, 7]
+    for read in (lambda: view[2], lambda: list(view.head(3)), lambda: view[1]):
+        with pytest.raises(EvaluationError, match="the iterator cannot restart"):
+            read()
+    assert [uniter(lambda: iter(Returning(begins_again)))[i] for i in (5, 2)] == [5, 2]

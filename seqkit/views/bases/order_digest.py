@@ -79,7 +79,6 @@ def refuse_other_order(who: str, saved: str | None, found: str | None) -> None:
     """Raise ValueError if an order is not the one that was saved, as far as both are known."""
     if None not in (saved, found) and saved != found:
         raise ValueError(
-            f"{who} has another order than when the state was saved. Build it as it was then. Without a seed,"
-            " each program draws an order of its own: pass the same seed to shuffle, random_split or whatever"
-            " draws it"
+            f"{who} has another order than when the state was saved. Build it as it was then, with the same"
+            " seeds: without a seed, shuffle and random_split draw another order in each program"
         )

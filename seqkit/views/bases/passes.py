@@ -75,6 +75,7 @@ class Passes:
         self._lock = threading.RLock()
         self._open = [_Pass(iterable, position, ours=False)] if self.one_shot else []
         self._kept: dict[int, Any] = {}
+        self._has_begun = False
         self._broken = -1  # where the last pass failed, until a pass gets further
         self._inherited: Passes | None = None
 
@@ -92,6 +93,7 @@ class Passes:
         """Return new passes for a forked process, because copied iterators may share open files."""
         fresh = self.at_epoch(self.epoch)
         fresh._open.clear()
+        fresh._has_begun = self._has_begun
         fresh._inherited = self  # kept, because closing them here could affect the parent process
         return fresh
 
@@ -105,6 +107,10 @@ class Passes:
         if self.epoch is not None:
             tell(listeners(iterable), self.epoch)
         items = in_order(iterable if isinstance(iterable, Iterable) else iterable())
+        if items is iterable:
+            if self._has_begun:
+                raise RuntimeError("the iterator cannot restart. Pass a function that returns a new one")
+            self._has_begun = True
         return _Pass(items, ours=items is not iterable)
 
     def leave_open(self, current: _Pass, position: int) -> None:

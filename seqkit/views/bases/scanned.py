@@ -21,7 +21,7 @@ from ...core.view import T_co, View, is_measured
 from .columns import Columns
 from .passes import Passes, Stopped
 
-__all__ = ["END", "Found", "Scan", "Scanned"]
+__all__ = ["END", "FoundItems", "Scan", "Scanned"]
 
 END = object()
 
@@ -222,6 +222,7 @@ class HeadScan(Scan):
     def __init__(self, view: Head, ready: deque[Any] | None) -> None:
         super().__init__(view, ready)
         self.scan = view._source._begin()
+        self.close = self.scan.close  # type: ignore[method-assign]
         self.count = 0
 
     def step(self) -> Any:
@@ -242,11 +243,8 @@ class HeadScan(Scan):
     def result(self) -> View[Any]:
         return self.view._source._part(self.scan, self.count)
 
-    def close(self) -> None:
-        self.scan.close()
 
-
-class Found(Scanned[T_co], Columns[T_co]):
+class FoundItems(Scanned[T_co], Columns[T_co]):
     """A view whose items are those of another view, which a scan finds: `_target`."""
 
     _target: Any  # a property
@@ -272,7 +270,7 @@ class Found(Scanned[T_co], Columns[T_co]):
         return () if self._known is UNBOUNDED else self._target._parts(i)
 
 
-class Head(Found[Any]):
+class Head(FoundItems[Any]):
     """The first items of a view that scans its source, which is scanned only as far as they need it."""
 
     _decides = ("_most",)

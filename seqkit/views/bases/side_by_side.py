@@ -11,7 +11,7 @@ from ...core.iteration import surviving
 from ...core.once import cached
 from ...core.view import View
 
-__all__ = ["SideBySide", "Zip", "common_length"]
+__all__ = ["SideBySide", "Zip", "Zipped", "common_length"]
 
 Zip = Literal["strict", "shortest"]
 
@@ -42,7 +42,7 @@ class SideBySide(View[Any]):
         except EndOfSequence as end:
             if self._n is UNKNOWN:
                 raise
-            raise IndexError(f"{self._who}: of {source!r}, {end}") from None
+            raise ValueError(f"{self._who}: the lengths differ: of {source!r}, {end}") from None
 
     def _row(self, i: int) -> list[Any]:
         """Return item `i` of each source."""
@@ -119,6 +119,22 @@ class SideBySide(View[Any]):
             raise EndOfSequence(f"the sequence ends before index {n}")
 
         return surviving(self, range(n + 1), read)
+
+
+class Zipped(SideBySide):
+    """Lists of item i of each source."""
+
+    def _get(self, i: int) -> list[Any]:
+        return self._row(i)
+
+    def _getmany(self, indices: Indices) -> list[list[Any]]:
+        return list(map(list, zip(*self._columns(indices), strict=True)))
+
+    def _iter(self, plan: Plan) -> Iterator[list[Any]]:
+        return self._rows(plan, list)
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return Zipped(sources, self._zip, self._who)
 
 
 def common_length(sources: Sequence[View[Any]], zip: Zip, who: str) -> Length:

@@ -14,7 +14,7 @@ from ...core.indices import Indices, Length, Plan, as_list, nth
 from ...core.iteration import Progress, restarting
 from ...core.source import as_view
 from ...core.view import Indexable, T, Table, U, V, View, is_measured, name_of, sized
-from ..bases.side_by_side import SideBySide, Zip, common_length
+from ..bases.side_by_side import Zip, Zipped, common_length
 from .batched import BatchedSmap
 
 __all__ = ["Smap", "Zip", "smap"]
@@ -196,22 +196,6 @@ def _map_in_row(f: Callable[..., Any], at: int, others: slice, row: list[Any]) -
     arguments.insert(at, row[0])
     row[0] = f(*arguments)
     return row
-
-
-class Zipped(SideBySide):
-    """Lists of item i of each source."""
-
-    def _get(self, i: int) -> list[Any]:
-        return self._row(i)
-
-    def _getmany(self, indices: Indices) -> list[list[Any]]:
-        return list(map(list, zip(*self._columns(indices), strict=True)))
-
-    def _iter(self, plan: Plan) -> Iterator[list[Any]]:
-        return self._rows(plan, list)
-
-    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Zipped(sources, self._zip, self._who)
 
 
 class Smap(View[Any]):
