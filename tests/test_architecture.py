@@ -122,7 +122,7 @@ PASSIVE = {"Lock", "RLock", "local", "get_ident"}  # what others may use of thre
 BUDGETS = {
     "__init__": 218,
     "collation": 930,
-    "core": 2408,
+    "core": 2325,
     "executors": 539,
     "loader": 1963,
     "observe": 3323,

@@ -201,7 +201,7 @@ OTHERS: list[tuple[type[Exception], str, Callable[[], object]]] = [
         "random_split: groups must be as many",
         lambda: sks.random_split("abc", [3], groups=["a", "b"]),
     ),
-    (TypeError, "random_split: groups", lambda: sks.random_split("abc", [3], groups="patient")),
+    (ValueError, "random_split: groups", lambda: sks.random_split("abc", [3], groups="patient")),
     (TypeError, "random_split: stratify", lambda: sks.random_split("abc", [3], stratify=[[], [], []])),
     (TypeError, "random_split: stratify", lambda: sks.random_split("abc", [3], stratify=5)),
     *(

@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..core.errors import ItemTimeout, WorkerDied, summary
-from ..core.view import View, walk
+from ..core.view import View
 from ..core.worker import in_process_worker
 from ..prefetch.engine import why_not_here
 from ..prefetch.node import prefetch
 from ..prefetch.resources import usable_cpus
 from ..prefetch.settings import Context, Settings
-from ..views.uniter import Uniter
 from .choice import SLEEPS, Choice, Cost, Measured, Speed, affordable, decided
 from .measure import cost_of, lock_share_of, use_of
 from .remedy import one_shot_of
@@ -56,7 +55,7 @@ def choose(source: View[Any], settings: Settings, seconds: float, workers: int |
     """Measure for some seconds, and choose. `workers` is the number that the user has chosen."""
     if reason := _obstacle(source):
         return Choice("thread", settings.workers, f"Not measured, because {reason}.")
-    if any(isinstance(node, Uniter) for node in walk(source)):
+    if source._readers == 1:
         return Choice("thread", 1, "Not measured: one worker reads a stream.")
     cpus = usable_cpus()
     try:

@@ -165,15 +165,13 @@ class Prefetch(LowerNode[T]):
     manager, the view closes at the end of the block.
     """
 
-    _reads_ahead = True
-    _passes_on = True
+    _reads_ahead = _passes_on = True
 
     def __init__(self, source: View[T], settings: Settings, engine: Engine | None = None) -> None:
         super().__init__((source,))
-        settings = replace(settings, workers=min(settings.workers, source._readers))
+        self._settings = replace(settings, workers=min(settings.workers, source._readers))
         self._readers = View._readers  # of this node
-        self._settings = settings
-        self._engine = engine or Engine(source, settings)
+        self._engine = engine or Engine(source, self._settings)
         self._epoch = -1  # the epoch of submitted jobs; workers hold the pipeline as the user passed it
         self._scans = Scans()
 

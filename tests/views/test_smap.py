@@ -44,7 +44,7 @@ def test_a_sequence_of_unknown_length_must_last_as_long_as_the_others() -> None:
     assert list(sk.smap(max, [1, 5], UnsizedSource([4, 4]))) == [4, 5]
     found = agree_after_errors(sk.smap(max, [1, 5, 9], UnsizedSource([4, 4])))
     assert found[:2] == [4, 5]
-    assert found[2].kind is IndexError
+    assert found[2].kind is ValueError
 
 
 def test_results_are_not_kept() -> None:

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, islice, repeat
 from typing import Any
 
 from ...core.iteration import is_one_shot
@@ -75,8 +76,7 @@ class Passes:
         self._lock = threading.RLock()
         self._open = [_Pass(iterable, position, ours=False)] if self.one_shot else []
         self._kept: dict[int, Any] = {}
-        self._has_begun = False
-        self._broken = -1  # where the last pass failed, until a pass gets further
+        self._broken, self._has_begun = -1, False  # where the last pass failed, until a pass gets further
         self._inherited: Passes | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -107,11 +107,12 @@ class Passes:
         if self.epoch is not None:
             tell(listeners(iterable), self.epoch)
         items = in_order(iterable if isinstance(iterable, Iterable) else iterable())
-        if items is iterable:
-            if self._has_begun:
-                raise RuntimeError("the iterator cannot restart. Pass a function that returns a new one")
-            self._has_begun = True
-        return _Pass(items, ours=items is not iterable)
+        if items is iterable:  # its class says whether it begins again, and its first item shows it
+            first = list(islice(items, 1))
+            if self._has_begun and not first:
+                raise RuntimeError("the iterator does not begin again. Pass a function that returns one")
+            items, self._has_begun = chain(first, map(next, repeat(items))), True
+        return _Pass(items)
 
     def leave_open(self, current: _Pass, position: int) -> None:
         """Keep an unfinished pass for later reads by index, if the number of open passes allows it."""

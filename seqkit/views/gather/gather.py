@@ -396,7 +396,10 @@ def _has_part_of_shuffle(view: View[Any]) -> bool:
     False
     """
     return any(
-        isinstance(node, Gather) and _is_part(node) and _is_shuffled(node._sources[0]) for node in walk(view)
+        isinstance(node, Gather)
+        and _is_part(node)
+        and any(map(_reads_one, reorderings(node._sources[0], _reads_one)))
+        for node in walk(view)
     )
 
 
@@ -406,11 +409,6 @@ def _is_part(node: Gather) -> bool:
     if not is_measured(source) or (isinstance(node._map, range) and abs(node._map.step) > 1):
         return False
     return len(node) < source._n
-
-
-def _is_shuffled(view: View[Any]) -> bool:
-    """Is a view shuffled, or does it read one sequence that is?"""
-    return any(_reads_one(node) for node in reorderings(view, _reads_one))
 
 
 def _reads_one(view: View[Any]) -> bool:
