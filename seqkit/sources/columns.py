@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from .per_process import read_many
-
 from ..core.adapters import TableReader
+from .per_process import read_many
 
 __all__ = ["ByPosition", "DictRows", "as_names", "as_rows", "check_names", "choose"]
 

@@ -94,7 +94,7 @@ def test_a_pipeline_that_cannot_be_pickled_shows_the_line_that_reads_it() -> Non
     view = sk.smap(lambda i: lock and i, range(10))
     lines = shown(lambda: list(sk.prefetch(view, 1, "process", context="spawn")))
     assert len(lines) <= 12
-    assert lines[-1].startswith("TypeError: prefetch: the pipeline cannot be pickled for workers: smap → ")
+    assert "prefetch: the pipeline cannot be pickled for workers: smap → " in lines[-1]
     assert not any("cloudpickle" in line or "/seqkit/prefetch" in line for line in lines)
 
 
