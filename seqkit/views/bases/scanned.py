@@ -241,7 +241,8 @@ class HeadScan(Scan):
         return item
 
     def result(self) -> View[Any]:
-        return self.view._source._part(self.scan, self.count)
+        part: View[Any] = self.view._source._part(self.scan, self.count)
+        return part
 
 
 class FoundItems(Scanned[T_co], Columns[T_co]):
@@ -264,7 +265,8 @@ class FoundItems(Scanned[T_co], Columns[T_co]):
         return super()._iter(plan) if self._reads_on_demand else self._target._iter(plan)
 
     def _set(self, i: int, value: Any) -> Iterable[Any]:
-        return self._target._set(i, value)
+        changes: Iterable[Any] = self._target._set(i, value)
+        return changes
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return () if self._known is UNBOUNDED else self._target._parts(i)
@@ -287,7 +289,8 @@ class Head(FoundItems[Any]):
         return HeadScan(self, ready)
 
     def _part(self, scan: HeadScan, count: int) -> View[Any]:
-        return self._source._part(scan.scan, count)
+        part: View[Any] = self._source._part(scan.scan, count)
+        return part
 
     def _head(self, n: int) -> View[Any]:
         return Head(self._source, min(n, self._most))
