@@ -297,7 +297,7 @@ class Head(FoundItems[Any]):
 
     @property
     def _target(self) -> View[Any]:
-        return self._scanned()
+        return self._scanned()  # type: ignore[no-any-return]
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return sources[0].head(self._most)
