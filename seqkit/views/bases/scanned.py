@@ -241,8 +241,7 @@ class HeadScan(Scan):
         return item
 
     def result(self) -> View[Any]:
-        part: View[Any] = self.view._source._part(self.scan, self.count)
-        return part
+        return self.view._source._part(self.scan, self.count)  # type: ignore[no-any-return]
 
 
 class FoundItems(Scanned[T_co], Columns[T_co]):
@@ -265,8 +264,7 @@ class FoundItems(Scanned[T_co], Columns[T_co]):
         return super()._iter(plan) if self._reads_on_demand else self._target._iter(plan)
 
     def _set(self, i: int, value: Any) -> Iterable[Any]:
-        changes: Iterable[Any] = self._target._set(i, value)
-        return changes
+        return self._target._set(i, value)  # type: ignore[no-any-return]
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return () if self._known is UNBOUNDED else self._target._parts(i)
