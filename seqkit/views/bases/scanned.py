@@ -287,8 +287,7 @@ class Head(FoundItems[Any]):
         return HeadScan(self, ready)
 
     def _part(self, scan: HeadScan, count: int) -> View[Any]:
-        part: View[Any] = self._source._part(scan.scan, count)
-        return part
+        return self._source._part(scan.scan, count)
 
     def _head(self, n: int) -> View[Any]:
         return Head(self._source, min(n, self._most))
