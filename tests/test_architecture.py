@@ -128,7 +128,7 @@ BUDGETS = {
     "observe": 3323,
     "prefetch": 5968,
     "samplers": 1310,
-    "sources": 2376,
+    "sources": 2375,
     "stores": 1789,
     "streams": 1807,
     "testing": 812,

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import traceback
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import chdir, suppress
 from pathlib import Path
@@ -751,6 +752,22 @@ def test_threads_compute_and_write(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     stored = sk.materialize(sk.smap(row, range(N)), tmp_path / "a.parquet", nworkers=3, method="thread")
     assert same(stored, [row(i) for i in range(N)])
+
+
+@pytest.mark.parametrize("nworkers", [None, 3])
+def test_a_stream_is_read_by_one_worker(nworkers: int | None, tmp_path: Path) -> None:
+    opened = tmp_path / "opened"
+
+    def numbers() -> Iterator[int]:
+        with open(opened, "a") as file:
+            file.write(f"{os.getpid()} ")
+        yield from range(200)
+
+    stored = sk.materialize(sk.uniter(numbers, size=200), tmp_path / "a.npy", nworkers=nworkers)
+    assert list(stored) == list(range(200))
+    ours, *others = opened.read_text().split()
+    assert int(ours) == os.getpid()  # the first item, whose type decides
+    assert len(others) == 1
 
 
 def test_only_the_first_item_is_computed_in_the_calling_process(tmp_path: Path) -> None:
