@@ -142,20 +142,8 @@ def prefetch(
     (True, 998001, [0, 1, 4])
     """
     source = as_view(seq, "prefetch")
-    settings = checked(
-        nworkers,
-        method,
-        max_buffered,
-        start_hook,
-        shm_size,
-        context,
-        chunk_size,
-        timeout,
-        retries,
-        in_order,
-        seed,
-    )
-    return Prefetch(source, settings)
+    given = (nworkers, method, max_buffered, start_hook, shm_size, context)
+    return Prefetch(source, checked(*given, chunk_size, timeout, retries, in_order, seed))
 
 
 class Prefetch(LowerNode[T]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from mmap import PAGESIZE
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -39,7 +39,7 @@ LEASES = 8
 
 @dataclass(frozen=True)
 class Settings:
-    """The checked arguments of a node.
+    """The arguments of a node: those of `prefetch` in their order, and what follows from them.
 
     If `chunk_size` is None, the engine chooses it. If `timeout_s` is None, there is no limit. `most_tasks`
     is how many tasks of an executor may be in flight, if that is less than its number of workers. `pid` is
@@ -49,7 +49,6 @@ class Settings:
 
     workers: int
     method: Method | Executor
-    most_tasks: int | None
     max_buffered: int | None
     start_hook: Callable[..., Any] | None
     shm_size: int | None
@@ -59,7 +58,8 @@ class Settings:
     retries: int
     in_order: bool
     seed: int | None
-    pid: int
+    most_tasks: int | None = None
+    pid: int = field(default_factory=os.getpid)
     pinner: Pinner | None = None
     item_seed: int | None = None
     chooses_workers: bool = False
@@ -76,36 +76,27 @@ def slot_counts(max_buffered: int | None, workers: int, shm_size: int | None) ->
     return jobs, jobs + depth + max(depth, LEASES) + workers  # workers may each retain one
 
 
-def checked(
-    nworkers: int | None,
-    method: Any,
-    max_buffered: int | None,
-    start_hook: Callable[..., Any] | None,
-    shm_size: int | None,
-    context: Context | None,
-    chunk_size: int | Literal["auto"],
-    timeout: float | None,
-    retries: int,
-    in_order: bool,
-    seed: int | None,
-) -> Settings:
-    """Return the settings for these arguments. Raise an error if an argument is wrong."""
+def checked(*given: Any) -> Settings:
+    """Return the settings for the arguments of `prefetch`, in order. Raise an error if one is wrong."""
+    args = Settings(*given)
+    method, context = args.method, args.context
+    chunk_size: Any = args.chunk_size
     executor = _executor(method)
     if context is not None and context not in CONTEXTS:
         raise ValueError(
             f"prefetch: context must be 'fork', 'forkserver', 'spawn' or None, got {as_given(context)}"
         )
-    check_callable(start_hook, "prefetch: start_hook", optional=True)
-    max_buffered = optional_int(max_buffered, "prefetch: max_buffered")
+    check_callable(args.start_hook, "prefetch: start_hook", optional=True)
+    max_buffered = optional_int(args.max_buffered, "prefetch: max_buffered")
     if chunk_size != "auto":
         chunk_size = positive_int(chunk_size, "prefetch: chunk_size", other=" or 'auto'")
-    workers = 0 if method == "inline" else _worker_count(nworkers, executor)
-    shm_size = optional_int(shm_size, "prefetch: shm_size", least=0)
+    workers = 0 if method == "inline" else _worker_count(args.workers, executor)
+    shm_size = optional_int(args.shm_size, "prefetch: shm_size", least=0)
     if executor is not None:
         owned = {
-            "start_hook": start_hook,
-            "timeout": timeout,
-            "seed": seed,
+            "start_hook": args.start_hook,
+            "timeout": args.timeout_s,
+            "seed": args.seed,
             "context": context,
             "shm_size": shm_size or None,  # 0 bytes, SeqTools' default, contradict nothing
         }
@@ -122,21 +113,19 @@ def checked(
                     " method='process'"
                 )
     least = slot_counts(max_buffered, workers, 1)[1] if method == "process" else 0
-    return Settings(
+    return replace(
+        args,
         workers=workers,
         method=_evaluator(method, executor) if workers else "inline",
-        most_tasks=None if executor is None else _most_tasks(nworkers, workers, executor),
+        most_tasks=None if executor is None else _most_tasks(args.workers, workers, executor),
         max_buffered=max_buffered,
-        start_hook=start_hook,
         shm_size=_shm_size(shm_size, least),
-        context=context,
         chunk_size=None if chunk_size == "auto" else chunk_size,
-        timeout_s=_timeout(timeout, workers),
-        retries=int_at_least(retries, "prefetch: retries", 0),
-        in_order=as_bool(in_order, "prefetch: in_order"),
-        seed=None if seed is None else as_seed(seed, "prefetch: seed"),
-        pid=os.getpid(),
-        chooses_workers=nworkers is None,
+        timeout_s=_timeout(args.timeout_s, workers),
+        retries=int_at_least(args.retries, "prefetch: retries", 0),
+        in_order=as_bool(args.in_order, "prefetch: in_order"),
+        seed=None if args.seed is None else as_seed(args.seed, "prefetch: seed"),
+        chooses_workers=args.workers is None,
     )
 
 
