@@ -25,7 +25,7 @@ import photos
 from PIL import Image, ImageChops
 
 import seqkit as sk
-from seqkit.observe.live import as_html
+from seqkit.observe.watch import as_html
 
 DOCS = Path(__file__).resolve().parent
 FIGURES = DOCS / "reference" / "figures"

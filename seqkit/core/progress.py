@@ -22,7 +22,7 @@ def check_progress(value: Any, who: str) -> None:
     Traceback (most recent call last):
     TypeError: pack: progress must be True, a function of (done, total), a bar of tqdm or a text file, got 3
     """
-    is_known = value is None or isinstance(value, bool) or callable(value)
+    is_known = value is None or isinstance(value, bool) or (callable(value) and not isinstance(value, type))
     if not (is_known or is_bar(value) or hasattr(value, "write")):
         raise TypeError(
             f"{who} must be True, a function of (done, total), a bar of tqdm or a text file, got"
@@ -43,10 +43,10 @@ def reporting(progress: Progress | None, what: str, sequence: Any = None) -> Ite
     """
     if progress is None or progress is False:
         yield lambda done, total: None
-    elif callable(progress) and not isinstance(progress, type):
+    elif callable(progress):
         yield progress
     else:
-        meter = import_module("seqkit.observe.progress_meter").meter_of(progress, what, sequence)
+        meter = import_module("seqkit.observe.watch").meter_of(progress, what, sequence)
         try:
             yield meter.report
         finally:

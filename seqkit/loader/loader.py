@@ -444,10 +444,6 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         """Are the indices of `view` numbers of items? Otherwise they are the keys that a sampler gives."""
         return self._epochs.sampler is None or whole_order(self._epochs.sampler) is not None
 
-    def given_sampler(self) -> Any:
-        """Return the `sampler` or `batch_sampler` that was given, or None (for displays)."""
-        return self._options.given_sampler
-
     def with_workers(
         self,
         num_workers: int,

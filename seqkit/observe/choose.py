@@ -8,20 +8,162 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
+from ..core import units
 from ..core.errors import ItemTimeout, WorkerDied, summary
 from ..core.view import View
 from ..core.worker import in_process_worker
 from ..prefetch.engine import why_not_here
 from ..prefetch.node import prefetch
-from ..prefetch.resources import usable_cpus
+from ..prefetch.resources import memory_limit_bytes, usable_cpus
 from ..prefetch.settings import Context, Settings
-from .choice import SLEEPS, Choice, Cost, Measured, Speed, affordable, decided
-from .measure import cost_of, lock_share_of, use_of
+from .measure import SLEEPS, Cost, cost_of, lock_share_of, use_of
 from .remedy import one_shot_of
 
-__all__ = ["MEASURING_S", "choose", "settled"]
+__all__ = ["MEASURING_S", "Choice", "Cost", "Measured", "Speed", "affordable", "choose", "decided", "settled"]
+
+
+# The share of the memory limit that items computed ahead may take.
+MEMORY_SHARE = 0.25
+# Threads are chosen up to this advantage of processes, and workers at all from this advantage on.
+ADVANTAGE = 1.1
+# Speeds of items that sleep are measured as they are. A smaller difference between them is noise.
+NOISE = 1.25
+# Handing over an item takes about as long. No worker makes smaller ones faster.
+SMALLEST_S = 1e-6
+# Items below this cost about as much as handing them over.
+TINY_S = 20e-6
+# Two threads wait for the interpreter lock for more than this share of their time if items hold it.
+HOLDS = 0.3
+
+
+class Speed(NamedTuple):
+    """How many items per second the workers of a node compute."""
+
+    method: str
+    workers: int
+    items_per_s: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The figures of a view.
+
+    `lock_share` is the share of their time that two threads wait for the interpreter lock: half of it if
+    items hold the lock, 0 if they release it, and None if it is not known. `next_start` is the first index
+    that was not read.
+    """
+
+    cost: Cost
+    speeds: tuple[Speed, ...]
+    lock_share: float | None = None
+    next_start: int = 0
+    is_above_nodes: bool = False
+
+    @property
+    def compared(self) -> tuple[Speed, ...]:
+        """The speed without workers, and those of the workers that were tried."""
+        return Speed("inline", 0, self.cost.items_per_s), *self.speeds
+
+    def of(self, method: str) -> Speed | None:
+        """Return the speed of "thread", "process" or "inline", if it was measured."""
+        return next((speed for speed in self.compared if speed.method == method), None)
+
+    @property
+    def holds_lock(self) -> bool:
+        """Do items that compute hold the interpreter lock for most of their time?"""
+        return self.lock_share is not None and self.lock_share > HOLDS
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The workers that were chosen for a node, and why.
+
+    Attributes
+    ----------
+    method : str
+    workers : int
+        0 if `method` is "inline".
+    why : str
+        The reason in sentences.
+    measured : Measured or None
+        The figures, or None if nothing could be measured.
+    """
+
+    method: str
+    workers: int
+    why: str
+    measured: Measured | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The arguments of `prefetch`."""
+        return {"nworkers": self.workers} | ({"method": self.method} if self.workers else {})
+
+
+def affordable(workers: int, nbytes: int) -> int:
+    """Return how many workers may each have two items in memory."""
+    return max(1, int(min(workers, MEMORY_SHARE * memory_limit_bytes() // max(2 * nbytes, 1))))
+
+
+def decided(measured: Measured, cpus: int, workers: int | None = None) -> Choice:
+    """Choose from figures. `workers` is the number that the user has chosen.
+
+    >>> cost = Cost(100, 0, 0.02, 0.0, 8)
+    >>> speeds = Speed("thread", 2, 51.0), Speed("process", 2, 97.0)
+    >>> decided(Measured(cost, speeds), 2).settings
+    {'nworkers': 2, 'method': 'process'}
+    """
+    cost = measured.cost
+    if not cost.items or cost.failed == cost.items:
+        why = f"Every item failed: {cost.error}." if cost.items else "There are no items."
+        return Choice("thread", workers or cpus, why, measured)
+    best, reason = _best(measured, cpus, workers)
+    number = 0 if best.method == "inline" else workers or affordable(best.workers, cost.nbytes)
+    sleeps = f" and sleeps {units.percent(cost.sleep_share)} of it" if cost.sleep_share >= 0.05 else ""
+    one = f"An item takes {units.seconds(1 / cost.items_per_s)} in one thread{sleeps}."
+    return Choice(best.method, number, f"{one} {reason}".strip(), measured)
+
+
+def _best(measured: Measured, cpus: int, workers: int | None) -> tuple[Speed, str]:
+    """Return the method to choose, and why. Threads are preferred to processes, no workers to slower ones."""
+    cost, thread, process = measured.cost, measured.of("thread"), measured.of("process")
+    none = Speed("inline", 0, cost.items_per_s)
+    tiny = "Handing over an item costs about as much as the item."
+    if thread is None:  # an item takes too long to try anything
+        number, sleeps = workers or cost.useful_workers(cpus), cost.sleep_share > 0.5
+        suits = "Threads suit items that sleep." if sleeps else "Processes suit items that compute."
+        method = "thread" if sleeps else "process"
+        return Speed(method, number, 0.0), f"That is too long to try workers. {suits}"
+    if cost.items_per_s > 1 / SMALLEST_S:
+        return none, tiny
+    sleeps, busy_cpus = cost.sleep_share >= SLEEPS, thread.items_per_s * cost.cpu_s
+    advantage, slower = (NOISE if sleeps else ADVANTAGE), ""
+    # Above nodes the trial is unjust to processes, which read in long jobs. There, threads must use more than
+    # one CPU.
+    if measured.is_above_nodes and not sleeps and busy_cpus < 1.2:
+        advantage, slower = 1 / 1.5, "Above other nodes, a short trial counts too few items of processes."
+    # A short trial counts too few items of processes. Sleeping threads that all together keep one CPU busy
+    # wait for the lock.
+    if measured.holds_lock or (sleeps and 0.5 < busy_cpus < 1.2):
+        advantage, slower = 1 / NOISE, "Threads wait for the interpreter lock, and processes warm up slowly."
+    best = process if process and process.items_per_s > advantage * thread.items_per_s else thread
+    # Workers that are not faster still work while the consumer does. That is not worth it for tiny items.
+    least = ADVANTAGE if cost.cpu_s + cost.asleep_s < TINY_S else 1 / NOISE
+    if not measured.is_above_nodes and not sleeps and best.items_per_s < least * cost.items_per_s:
+        return none, tiny
+    reasons = ["The functions hold the interpreter lock."] * measured.holds_lock
+    if sleeps and best.workers > cpus:
+        reasons.append(f"More workers than the {cpus} CPUs, because items sleep.")
+    if best is thread and process and process.items_per_s > thread.items_per_s:
+        reasons.append("Processes were not faster by more than the noise, and threads copy nothing.")
+    elif best is process and process.items_per_s < thread.items_per_s:
+        reasons.append(slower)
+    if best.items_per_s < cost.items_per_s:
+        reasons.append("Workers compute while the consumer does its own work.")
+    return best, " ".join(reasons)
+
 
 _log = logging.getLogger("seqkit.prefetch")
 
@@ -62,17 +204,14 @@ def choose(source: View[Any], settings: Settings, seconds: float, workers: int |
         work = CostAndThreads(settings, seconds, cpus, workers)
         measured: Measured = in_child(source, work, limit_s(seconds), settings.start_hook)
     except Exception as error:
-        return Choice("thread", settings.workers, f"Measuring failed: {_failure(error, seconds)}.")
+        what = summary(error.__cause__ or error).partition("\n")[0].rstrip(".")
+        if isinstance(error, ItemTimeout | WorkerDied):
+            is_late = isinstance(error, ItemTimeout)
+            what = (
+                f"items took longer than {limit_s(seconds):g} s" if is_late else "an item ended its process"
+            )
+        return Choice("thread", settings.workers, f"Measuring failed: {what}.")
     return decided(_with_processes(source, settings, measured, seconds, cpus, workers), cpus, workers)
-
-
-def _failure(error: Exception, seconds: float) -> str:
-    """Return why measuring failed, in words."""
-    if isinstance(error, ItemTimeout):
-        return f"items took longer than {limit_s(seconds):g} s, and their process was killed"
-    if isinstance(error, WorkerDied):
-        return "an item ended its process"
-    return summary(error.__cause__ or error).partition("\n")[0].rstrip(".")
 
 
 def _obstacle(source: View[Any]) -> str:
@@ -81,9 +220,8 @@ def _obstacle(source: View[Any]) -> str:
         return "this is a worker process"
     if why := why_not_here():
         return f"worker processes cannot be created here: {why}"
-    if (iterator := one_shot_of(source)) is not None:
-        return f"{iterator!r} is a one-shot iterator, whose items would be lost"
-    return ""
+    iterator = one_shot_of(source)
+    return "" if iterator is None else f"{iterator!r} is a one-shot iterator, whose items would be lost"
 
 
 # -------------------------------------------------------------------- trials
@@ -127,7 +265,7 @@ def _with_processes(
     try:
         return _tried(source, limited, "process", workers, seconds, cpus, measured)
     except Exception as error:
-        _log.info("prefetch: processes could not be measured: %s", _failure(error, seconds))
+        _log.info("prefetch: processes could not be measured: %s", summary(error))
         return measured
 
 
@@ -136,13 +274,12 @@ def _tried(
 ) -> Measured:
     """Try a method, and return the figures with its speed. On an idle machine, if items compute."""
     length = (1 - COST_SHARE) / 2 * seconds
-    use, start = use_of(view, settings, method, workers, found.next_start, length)
-    speed = use.items_per_s
-    if _is_accountable(view, found.cost) and use.worker_s:
+    (speed, worker_s, consumer_s), start = use_of(view, settings, method, workers, found.next_start, length)
+    if _is_accountable(view, found.cost) and worker_s:
         at_once = 1 if method == "thread" and found.holds_lock else min(workers, cpus)
-        worker_s = max(use.worker_s, found.cost.cpu_s)  # workers may have begun items that are not counted
-        both_s = worker_s + use.consumer_s
-        speed = min(at_once / worker_s, (1 if at_once == 1 else cpus) / both_s, 1 / use.consumer_s)
+        worker_s = max(worker_s, found.cost.cpu_s)  # workers may have begun items that are not counted
+        both_s = worker_s + consumer_s
+        speed = min(at_once / worker_s, (1 if at_once == 1 else cpus) / both_s, 1 / consumer_s)
     return replace(found, speeds=(*found.speeds, Speed(method, workers, speed)), next_start=start)
 
 
@@ -163,11 +300,8 @@ def in_child(
     view: View[Any], work: Callable[[View[Any]], Any], limit_s: float, hook: Callable[..., Any] | None = None
 ) -> Any:
     """Return `work(view)`, computed by a worker process, which is killed after some seconds."""
-    # `retries=0`: an item that kills the process would kill the next one, too.
-    ahead = prefetch(
-        Child(view, work), 1, "process", 1, hook, context=_start_method(), timeout=limit_s, retries=0
-    )
-    with ahead:
+    child, limits = Child(view, work), {"timeout": limit_s, "retries": 0}  # the next item would be fatal too
+    with prefetch(child, 1, "process", 1, hook, context=_start_method(), **limits) as ahead:  # type: ignore[arg-type]
         ahead.engine().said.add("generator")  # the node that is chosen warns
         return ahead[0]
 

@@ -14,9 +14,9 @@ from ..core.view import View
 from ..prefetch import observers
 from ..prefetch.node import Prefetch
 from ..prefetch.statistics import Statistics
-from .live import to_stderr
+from .explain import text_of
 from .probe import Probe, Recording
-from .tree import text_of
+from .watch import to_stderr
 
 __all__ = ["VARIABLE", "StagePrinter", "install"]
 
@@ -45,11 +45,9 @@ class StagePrinter:
     """
 
     def __init__(self, source: View[Any], workers: int, every: int) -> None:
-        self.every = every
-        self._workers = workers
+        self.every, self._workers = every, workers
         self._latest, self._since = Statistics(), perf_counter()
-        directory = tempfile.mkdtemp(prefix="seqkit-stages-")
-        self._recording = Recording(directory, perf_counter)
+        self._recording = Recording(tempfile.mkdtemp(prefix="seqkit-stages-"), perf_counter)
         weakref.finalize(self, _forget, self._recording, os.getpid())
         self._names: list[str] = []
         self.source = self._probed(source, {})
@@ -66,25 +64,23 @@ class StagePrinter:
     def report(self, now: Statistics) -> None:
         """Print what happened since the last line."""
         before, taken_s = self._latest, max(perf_counter() - self._since, 1e-9)
-        spent: dict[int, list[float]] = {}
+        spent: dict[int, tuple[int, float]] = {}
         for _, events in self._recording.take():
             for event in events:
-                sums = spent.setdefault(event.stage, [0, 0.0])
-                sums[0] += event.items * event.weight
-                sums[1] += event.own_s * event.weight
-        total_s = sum(stage_s for _, stage_s in spent.values()) or 1.0
+                items, own_s = spent.get(event.stage, (0, 0.0))
+                weight = event.weight
+                spent[event.stage] = items + weight * event.items, own_s + weight * event.own_s
+        total_s = sum(own_s for _, own_s in spent.values()) or 1.0
         costliest = sorted(spent.items(), key=lambda pair: -pair[1][1])[:NAMED]
         shares = [
-            f"{self._names[stage]} {percent(stage_s / total_s)} ({seconds(stage_s / max(items, 1))} each)"
-            for stage, (items, stage_s) in costliest
+            f"{self._names[stage]} {percent(own_s / total_s)} ({seconds(own_s / max(items, 1))} each)"
+            for stage, (items, own_s) in costliest
         ]
         waited = percent(min(1.0, (now.waited_ns - before.waited_ns) / 1e9 / taken_s))
         busy = percent(min(1.0, (now.worked_ns - before.worked_ns) / 1e9 / taken_s / self._workers))
         rate = rounded((now.items - before.items) / taken_s, 4)
-        to_stderr(
-            f"seqkit: {count(now.items)} items, {rate} per second; waited {waited}, {self._workers} workers"
-            f" busy {busy}; {', '.join(shares)}\n"
-        )
+        head = f"seqkit: {count(now.items)} items, {rate} per second; waited {waited}"
+        to_stderr(f"{head}, {self._workers} workers busy {busy}; {', '.join(shares)}\n")
         self._latest, self._since = now, perf_counter()
 
 

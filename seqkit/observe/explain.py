@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from types import CodeType
-from typing import Any
+from typing import Any, TypeVar
 
 from ..core.errors import brief
 from ..core.indices import Unsized
@@ -18,13 +18,157 @@ from ..core.view import Indexable, View, attribute, is_measured, name_of
 from ..core.worker import in_process_worker
 from ..prefetch.node import Prefetch
 from ..stores.add_cache.add_cache import AddCache
+from ..views.collate import Collate
 from ..views.starmap import Spread
 from .html import escape, faint, frame, in_a_line, pre
-from .monitor_throughput import MonitorThroughput
 from .remedy import is_loader
-from .tree import Branch, branches, column
+from .taps import MonitorThroughput
 
-__all__ = ["Explanation", "Line", "explain"]
+__all__ = ["Branch", "Explanation", "Line", "branches", "column", "drawing", "explain", "outline", "text_of"]
+
+
+T = TypeVar("T")
+
+_LONGEST = 60  # letters of a line before its notes
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A line of a drawing.
+
+    Attributes
+    ----------
+    view : View or None
+        None for the line that counts the sources that are left out.
+    prefix : str
+        The branches before the view, such as ``"│  ├─ "``.
+    label : str
+        Name that `collate` gives to the view, or "".
+    text : str
+        The view and its arguments.
+    mark : int
+        Number of a view or object that occurs several times; 0 for others.
+    is_first : bool
+        False if the view was drawn above. Its sources are then left out.
+    """
+
+    view: View[Any] | None
+    prefix: str
+    label: str
+    text: str
+    mark: int = 0
+    is_first: bool = True
+
+
+def outline(view: View[Any]) -> list[tuple[str, View[Any]]]:
+    """Return the views of an expression, the outermost first, each with its line in the drawing.
+
+    >>> from seqkit.core.source import as_view
+    >>> [line for line, _ in outline(as_view("abc", "outline")[[2, 0]])]
+    ['gather(<2 indices>)', '└─ <str of 3>']
+    """
+    return [(line.prefix + line.text, line.view) for line in branches(view) if line.is_first and line.view]
+
+
+def branches(root: View[Any], most: int | None = None) -> Iterator[Branch]:
+    """Yield the lines of an expression, the outermost view first. Of many sources `most` are drawn.
+
+    >>> import seqkit as sk
+    >>> [line.prefix + line.text for line in branches(sk.concatenate(["a", "b"]))]
+    ['concatenate()', '├─ <str of 1>', '└─ <str of 1>']
+    """
+    marks = _marks(root)
+    drawn: set[int] = set()
+
+    def below(part: tuple[View[Any] | None, str]) -> list[tuple[View[Any] | None, str]]:
+        view = part[0]
+        if view is None or _identity(view) in drawn:
+            return []
+        drawn.add(_identity(view))
+        return _named_sources(view, most)
+
+    root_part: tuple[View[Any] | None, str] = root, ""
+    for prefix, (view, label) in drawing(root_part, below):
+        if view is None:
+            yield Branch(None, prefix, "", label)
+        else:
+            key = _identity(view)
+            yield Branch(view, prefix, label, text_of(view), marks.get(key, 0), key not in drawn)
+
+
+def drawing(root: T, below: Callable[[T], list[T]]) -> Iterator[tuple[str, T]]:
+    """Yield each node of a tree with the branches before it, the root first.
+
+    `below` is called for each node, after it was yielded.
+
+    >>> for prefix, number in drawing(3, lambda n: list(range(n))):
+    ...     print(prefix + str(number))
+    3
+    ├─ 0
+    ├─ 1
+    │  └─ 0
+    └─ 2
+       ├─ 0
+       └─ 1
+          └─ 0
+    """
+    pending = [(root, "", "")]
+    while pending:
+        node, before, branch = pending.pop()
+        yield before + branch, node
+        before += {"": "", "├─ ": "│  ", "└─ ": "   "}[branch]
+        inner = [(part, before, "├─ ") for part in below(node)]
+        inner[-1:] = [(part, before, "└─ ") for part, _, _ in inner[-1:]]
+        pending.extend(reversed(inner))
+
+
+def column(heads: Iterable[str]) -> int:
+    """Return where notes to the right of some lines begin. Lines of more than 60 letters do not move it.
+
+    >>> column(["ab", "a" * 99])
+    2
+    """
+    return max((len(head) for head in heads if len(head) <= _LONGEST), default=0)
+
+
+def _named_sources(view: View[Any], most: int | None) -> list[tuple[View[Any] | None, str]]:
+    names = (view._column_names() if isinstance(view, Collate) else None) or [""] * len(view._sources)
+    found: list[tuple[View[Any] | None, str]] = list(zip(view._sources, names, strict=True))
+    if most is not None and len(found) > most + 1:
+        found[most:] = [(None, f"… {len(found) - most:,} more")]
+    return found
+
+
+def _identity(view: View[Any]) -> int:
+    """Return a number that two views share if they wrap one object."""
+    return id(view._data) if isinstance(view, Source) else id(view)
+
+
+def _marks(root: View[Any]) -> dict[int, int]:
+    """Number the views that occur several times, in the order in which they are drawn."""
+    times: dict[int, int] = {}
+    pending = [root]
+    while pending:
+        view = pending.pop()
+        key = _identity(view)
+        times[key] = times.get(key, 0) + 1
+        if times[key] == 1:
+            pending.extend(reversed(view._sources))
+    return {key: number for number, key in enumerate((key for key, n in times.items() if n > 1), 1)}
+
+
+def text_of(view: View[Any]) -> str:
+    """Return a view and its arguments, without its sources.
+
+    >>> import seqkit as sk
+    >>> text_of(sk.batch("abc", 2))
+    'batch(2)'
+    """
+    if isinstance(view, Source):
+        return in_a_line(repr(view))
+    arguments = [text for text in view._arguments([]) if text != "[]"]
+    return in_a_line(f"{view._name}({', '.join(arguments)})")
+
 
 _MOST_SOURCES = 10  # drawn of one view
 
@@ -146,9 +290,10 @@ def _line(branch: Branch, indent: str) -> Line:
     found = [(name_of(f), _place_of(f)) for f in view._functions()]
     lambdas = [f"<lambda> at {os.path.basename(where)}" for name, where in found if name == "<lambda>"]
     files = [f"file {file}" for f in view._functions() if (file := _file_of(f))]
-    about = files or ([] if view._sources else describe(view))
-    notes = (*_length(view), *about, *lambdas, *_state(view))
-    return Line(prefix, text + f" [{branch.mark}]" * (branch.mark > 0), notes, _origin(view, found))
+    notes = (*_length(view), *(files or describe(view)), *lambdas, *_state(view))
+    site = f"{view._name} made at {place(*view._site[:2])} in {view._site[2]}"
+    origin = "; ".join([site, *[f"{name} at {at}" for name, at in found if at]])
+    return Line(prefix, text + f" [{branch.mark}]" * (branch.mark > 0), notes, origin)
 
 
 def _length(view: View[Any]) -> list[str]:
@@ -160,12 +305,6 @@ def _length(view: View[Any]) -> list[str]:
     return [f"no length: {n.reason}" if isinstance(n, Unsized) else f"length {n:,}"]
 
 
-def _origin(view: View[Any], found: list[tuple[str, str]]) -> str:
-    file, line, where = view._site
-    places = [f"{name} at {at}" for name, at in found if at]
-    return "; ".join([f"{view._name} made at {place(file, line)} in {where}", *places])
-
-
 def _state(view: View[Any]) -> list[str]:
     """Return the state of the workers of a node, of a cache, or of a monitor."""
     if isinstance(view, Prefetch):
@@ -175,16 +314,10 @@ def _state(view: View[Any]) -> list[str]:
         chosen = ", ".join(f"{name}={value!r}" for name, value in settings.items())
         return [*[f"auto: {chosen}"] * bool(chosen), view.engine().state()]
     if isinstance(view, AddCache):
-        contents = view._contents
-        reads = contents.hits + contents.computed
-        return [
-            f"{len(contents.memory)} items kept",
-            *[f"{contents.hits} hits in {reads} reads"] * bool(reads),
-        ]
-    if isinstance(view, MonitorThroughput):
-        items, seconds = view._meter.total()
-        return [f"{rounded(items / seconds)} items/s"] if items and seconds else []
-    return []
+        now, reads = view._contents, view._contents.hits + view._contents.computed
+        return [f"{len(now.memory)} items kept", *[f"{now.hits} hits in {reads} reads"] * bool(reads)]
+    items, seconds = view._meter.total if isinstance(view, MonitorThroughput) else (0, 0.0)
+    return [f"{rounded(items / seconds)} items/s"] if items and seconds else []
 
 
 # -------------------------------------------------------------------- the data
@@ -202,6 +335,8 @@ def describe(view: View[Any]) -> list[str]:
     >>> describe(as_view(np.zeros((8, 3), np.float32), "describe"))
     ['float32[8, 3]', '96 bytes']
     """
+    if view._sources:
+        return []
     data = attribute(view, "source") if isinstance(view, Source) else view
     try:
         found = _shape(data) or _columns(data) or _first(data)
@@ -220,11 +355,8 @@ def _shape(data: Any) -> list[str]:
 
 
 def _columns(data: Any) -> list[str]:
-    for name in _COLUMNS:
-        names = attribute(data, name)
-        if callable(tolist := attribute(names, "tolist")):  # an index of pandas
-            names = tolist()
-        if isinstance(names, Collection) and not isinstance(names, str | bytes):
+    for names in (attribute(data, name) for name in _COLUMNS):
+        if isinstance(names, Iterable) and not isinstance(names, str | bytes):
             shown = [*map(str, names)]
             return ["columns " + ", ".join(shown[:_MOST_NAMES] + ["…"] * (len(shown) > _MOST_NAMES))]
     return []
@@ -234,20 +366,17 @@ def _first(data: Any) -> list[str]:
     """Return the first element of a list or tuple. It is in memory already."""
     if type(data) not in (list, tuple) or not data:
         return []
-    first = data[0]
-    if isinstance(first, str | os.PathLike) and os.path.isabs(first):
-        return [f"first: …/{os.path.basename(first)}"]
-    return [f"first: {(_shape(first) or [brief(first)])[0]}"]
+    if isinstance(data[0], str | os.PathLike) and os.path.isabs(data[0]):
+        return [f"first: …/{os.path.basename(data[0])}"]
+    return [f"first: {(_shape(data[0]) or [brief(data[0])])[0]}"]
 
 
 def _file_of(data: Any) -> str:
     """Return the name of the file, or of the first of several files, that an object reads; "" if unknown."""
     opening = attribute(attribute(data, "_open_fn"), "args")  # of a file that is not open yet
     owners = (data, *(attribute(data, name) for name in ("base", "file", "store_path")))
-    given = [attribute(owner, name) for owner in owners for name in _FILES]
-    if isinstance(opening, tuple) and opening and isinstance(opening[0], list | tuple):
-        given.insert(0, opening[0])
-    for found in given:
+    given = opening[:1] if isinstance(opening, tuple) else ()
+    for found in (*given, *(attribute(owner, name) for owner in owners for name in _FILES)):
         paths = found if isinstance(found, list | tuple) else [found]
         if paths and isinstance(paths[0], str | os.PathLike) and str(paths[0]):
             name = os.path.basename(os.fspath(paths[0]).rstrip("/")) or str(paths[0])
@@ -262,10 +391,8 @@ def _place_of(function: Callable[..., Any]) -> str:
     """
     inner: Any = function
     for _ in range(16):
-        name = "func" if isinstance(inner, partial) else "f" if isinstance(inner, Spread) else "__wrapped__"
-        if not callable(attribute(inner, name)):
-            break
-        inner = attribute(inner, name)
+        name = {partial: "func", Spread: "f"}.get(type(inner), "__wrapped__")
+        inner = found if callable(found := attribute(inner, name)) else inner
     code = attribute(inner, "__code__")
     return place(code.co_filename, code.co_firstlineno) if isinstance(code, CodeType) else ""
 

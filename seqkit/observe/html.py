@@ -11,23 +11,8 @@ from html import escape as _escape
 from shutil import get_terminal_size
 
 __all__ = [
-    "ALARM",
-    "MONO",
-    "bar",
-    "card",
-    "code",
-    "cut",
-    "escape",
-    "facts",
-    "faint",
-    "frame",
-    "in_a_line",
-    "pre",
-    "row",
-    "scrolling",
-    "table",
-    "visible",
-    "with_code",
+    *("ALARM", "MONO", "bar", "card", "code", "cut", "escape", "facts", "faint", "frame", "in_a_line", "pre"),
+    *("row", "scrolling", "table", "visible", "with_code"),
 ]
 
 MONO = "font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
@@ -158,21 +143,20 @@ def table(rows: Iterable[Sequence[str]], head: Sequence[str] = (), right: Iterab
     >>> table([["<b>a</b>", "1"]], head=["name", "items"], right=[1]).count("<td")
     2
     """
-    to_the_right = set(right)
+    style = "padding:2px 14px 2px 0;border:0;background:transparent;vertical-align:top;text-align:"
+    sides = dict.fromkeys(right, "right;white-space:nowrap")
 
-    def cells(tag: str, texts: Sequence[str]) -> str:
-        weight = ";font-weight:600" if tag == "th" else ""
-        found = []
-        for i, text in enumerate(texts):
-            side = "right;white-space:nowrap" if i in to_the_right else "left"
-            style = f"padding:2px 14px 2px 0;border:0;background:transparent;vertical-align:top{weight}"
-            found.append(f'<{tag} style="{style};text-align:{side}">{text}</{tag}>')
+    def cells(tag: str, texts: Sequence[str], weight: str = "") -> str:
+        found = [
+            f'<{tag} style="{style}{sides.get(i, "left")}{weight}">{text}</{tag}>'
+            for i, text in enumerate(texts)
+        ]
         return f'<tr style="background:transparent">{"".join(found)}</tr>'
 
+    top = f"<thead>{cells('th', head, ';font-weight:600')}</thead>" if head else ""
+    whole = "border-collapse:collapse;border:0;margin:2px 0;font-size:inherit;color:inherit"
     body = "".join(cells("td", texts) for texts in rows)
-    top = f"<thead>{cells('th', head)}</thead>" if head else ""
-    style = "border-collapse:collapse;border:0;margin:2px 0;font-size:inherit;color:inherit"
-    return f'<table style="{style};font-variant-numeric:tabular-nums">{top}<tbody>{body}</tbody></table>'
+    return f'<table style="{whole};font-variant-numeric:tabular-nums">{top}<tbody>{body}</tbody></table>'
 
 
 def scrolling(text: str) -> str:

@@ -17,10 +17,11 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import count, islice
 from time import perf_counter, thread_time
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..core.errors import ItemTimeout, WorkerDied, summary
 from ..core.indices import Plan
@@ -29,16 +30,63 @@ from ..prefetch.clock import set_clock
 from ..prefetch.node import Prefetch
 from ..prefetch.results import size_of
 from ..prefetch.settings import Settings
-from .choice import Cost
 
-__all__ = ["Use", "cost_of", "lock_share_of", "times_of_workers", "times_s", "use_of"]
+__all__ = ["SLEEPS", "Cost", "cost_of", "lock_share_of", "use_of"]
 
+# From this share of sleep on, more workers than CPUs can be of use, up to this number.
+SLEEPS = 0.2
+MOST_WORKERS = 32
 # How long it takes until one more process works, on busy CPUs.
 FORK_S = 0.02
 # How many items are sized. Later ones are read in runs that take about so long, without a look at the clock
 # after each: this look would take longer than a tiny item.
 SIZED = 16
 RUN_S = 1e-3
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of an item in one thread, on average.
+
+    Attributes
+    ----------
+    items, failed : int
+        Number of items that were computed, and how many of them failed.
+    cpu_s, asleep_s : float
+        Seconds of CPU time; seconds that the item neither computed nor waited for a CPU or a node below.
+    nbytes : int
+        Estimated size.
+    error : str
+        The first failure, or "".
+    """
+
+    items: int
+    failed: int
+    cpu_s: float
+    asleep_s: float
+    nbytes: int
+    error: str = ""
+
+    @property
+    def sleep_share(self) -> float:
+        """The share of sleep in the time that an item would take on an idle machine."""
+        return self.asleep_s / max(self.cpu_s + self.asleep_s, 1e-9)
+
+    def useful_workers(self, cpus: int) -> int:
+        """Return how many workers keep so many CPUs busy: more than there are only if items sleep."""
+        if self.sleep_share < SLEEPS:
+            return cpus
+        wanted = 1.25 * cpus / max(1 - self.sleep_share, 1e-3)
+        return min(MOST_WORKERS, -int(-wanted // 1))
+
+    @property
+    def items_per_s(self) -> float:
+        """The speed without workers, on an idle machine."""
+        return 1 / max(self.cpu_s + self.asleep_s, 1e-9)
+
+    def ideal(self, workers: int, cpus: int) -> float:
+        """Return the items per second of undisturbed workers, on an idle machine."""
+        return min(workers * self.items_per_s, cpus / max(self.cpu_s, 1e-9))
 
 
 class _Stood:
@@ -137,11 +185,10 @@ def lock_share_of(view: View[Any], start: int, seconds: float) -> tuple[float, i
     threads = [threading.Thread(target=read) for _ in range(2)]
     for thread in threads:
         thread.start()
-    interval = sys.getswitchinterval()
+    interval, begun = sys.getswitchinterval(), perf_counter()
+    until = begun + seconds
     sys.setswitchinterval(100 * seconds)
     try:
-        begun = perf_counter()
-        until = begun + seconds
         may_begin.set()
         for thread in threads:
             thread.join()
@@ -151,21 +198,13 @@ def lock_share_of(view: View[Any], start: int, seconds: float) -> tuple[float, i
     return max(0.0, 1 - sum(used) / (2 * taken_s)), next_start(view, start, max(counts))
 
 
-class Use(NamedTuple):
-    """How many items per second a node gave, and the CPU time for each of its workers and its consumer.
-
-    The CPU time of workers is 0 if it is not known.
-    """
-
-    items_per_s: float
-    worker_s: float
-    consumer_s: float
-
-
 def use_of(
     view: View[Any], settings: Settings, method: Any, workers: int, start: int, seconds: float
-) -> tuple[Use, int]:
-    """Read a node for some seconds. Return the figures, and where to go on.
+) -> tuple[tuple[float, float, float], int]:
+    """Read a node for some seconds. Return figures, and where to go on.
+
+    The figures are the items per second, and the CPU time of an item in its worker, 0 if it is not known, and
+    in the consumer.
 
     Not counted are the start of the workers, the first item of each of them, and a quarter of the time, in
     which the size of chunks adapts. They count if there is nothing else.
@@ -191,20 +230,15 @@ def use_of(
             if last - begun > warm_s + 0.75 * seconds and done >= 2 * workers:
                 break
         spent, counted = _spent(node), max(done - first, 1)
-    wall_s, worker_s, consumer_s = (max(new - old, 0.0) for new, old in zip(spent, since, strict=True))
-    use = Use(counted / max(wall_s, 1e-9), worker_s / counted, consumer_s / counted)
-    return use, next_start(view, start, done)
+    wall_s, worker_s, consumer_s = (
+        max(new - old, 0.0) / counted for new, old in zip(spent, since, strict=True)
+    )
+    return (1 / max(wall_s, 1e-12), worker_s, consumer_s), next_start(view, start, done)
 
 
 def _spent(node: Prefetch[Any]) -> tuple[float, float, float]:
-    """Return the time, and the CPU times of the workers and of their consumer, so far."""
-    return perf_counter(), times_of_workers(node)[0], thread_time()
-
-
-def times_of_workers(node: Prefetch[Any]) -> tuple[float, float]:
-    """Return how long the workers of a node have computed, and waited for a CPU; 0 if that is not known."""
-    times = [times_s(task) for task in node._engine.tasks()]
-    return sum(computed for computed, _ in times), sum(queued for _, queued in times)
+    """Return the time, and the CPU times of the workers and of their consumer, so far; 0 if not known."""
+    return perf_counter(), sum(times_s(task)[0] for task in node.engine().tasks()), thread_time()
 
 
 def plan_from(view: View[Any], start: int) -> Plan:
@@ -221,12 +255,10 @@ def next_start(view: View[Any], start: int, done: int) -> int:
 
 def times_s(thread: str) -> tuple[float, float]:
     """Return how long a thread has computed, and how long it has waited for a CPU; 0 if that is not known."""
-    try:
-        with open(f"/proc/{thread}/schedstat") as file:
-            computed, queued, *_ = map(int, file.read().split())
+    with suppress(OSError, ValueError), open(f"/proc/{thread}/schedstat") as file:
+        computed, queued, *_ = map(int, file.read().split())
         return computed / 1e9, queued / 1e9
-    except (OSError, ValueError):
-        return 0.0, 0.0
+    return 0.0, 0.0
 
 
 def _sleeps() -> int:

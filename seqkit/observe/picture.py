@@ -37,50 +37,31 @@ def picture(array: Array) -> str:
     """
     if array.dtype.kind not in "biuf" or not array.size:
         return ""
-    if array.ndim == 1:
-        return curve(array) if array.shape[0] >= _LEAST else ""
     is_wide = array.ndim == 2 and (array.shape[0] < _LEAST or array.shape[1] > _LONG * array.shape[0])
-    if is_wide and array.shape[1] >= _LEAST:
-        return curve(array[0])
-    tiles = _images(array)
-    if tiles is None:
+    if array.ndim == 1 or is_wide:
+        row = array if array.ndim == 1 else array[0]
+        return curve(row) if len(row) >= _LEAST else ""
+    if array.ndim == 2 or (array.ndim == 3 and not {array.shape[0], array.shape[2]} & {*_CHANNELS}):
+        array = array[..., None]
+    tiles = array[None] if array.ndim == 3 else array
+    if tiles.ndim == 4 and tiles.shape[3] not in _CHANNELS:
+        tiles = np.moveaxis(tiles, 1, 3)
+    if tiles.ndim != 4 or tiles.shape[3] not in _CHANNELS or min(tiles.shape[1:3]) < _LEAST:
         return ""
     down, across = (max(side // _MOST_PIXELS, 1) for side in tiles.shape[1:3])
-    few = tiles[:_TILES, ::down, ::across]
-    return _img(_grid([_thumbnail(tile) for tile in _in_bytes(few)]))
-
-
-def _images(array: Array) -> Array | None:
-    """Return an array of images of shape (N, H, W, C), or None if it is not one, or a batch, of images."""
-    if array.ndim == 2:
-        array = array[None, :, :, None]
-    elif array.ndim == 3:
-        if array.shape[2] in _CHANNELS or array.shape[0] in _CHANNELS:
-            array = array[None]
-        else:
-            array = array[..., None]
-    if array.ndim != 4:
-        return None
-    if array.shape[3] not in _CHANNELS and array.shape[1] in _CHANNELS:
-        array = np.moveaxis(array, 1, 3)
-    is_image = array.shape[3] in _CHANNELS and min(array.shape[1:3]) >= _LEAST
-    return array if is_image else None
+    return _img(_grid([_thumbnail(tile) for tile in _in_bytes(tiles[:_TILES, ::down, ::across])]))
 
 
 def _in_bytes(images: Array) -> Array:
     """Return images as bytes. Floats in [0, 1] are shares of white, others are spread over their range."""
     if images.dtype == np.uint8:
         return images
-    if images.dtype == bool:
-        return images.astype(np.uint8) * 255
-    values = np.nan_to_num(images.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+    values = np.nan_to_num(images.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0) / 4  # cannot overflow
     low, high = float(values.min()), float(values.max())
-    if math.isinf(high - low):
-        values, low, high = values / 4, low / 4, high / 4
-    if images.dtype.kind == "f" and low >= 0 and high <= 1:
-        low, high = 0.0, 1.0
-    elif low >= 0 and 1 < high <= 255:
-        low, high = 0.0, 255.0
+    if images.dtype.kind in "bf" and low >= 0 and high <= 0.25:
+        low, high = 0.0, 0.25
+    elif low >= 0 and 0.25 < high <= 255 / 4:
+        low, high = 0.0, 255 / 4
     return ((values - low) * (255 / (high - low or 1.0))).round().astype(np.uint8)
 
 
@@ -144,23 +125,19 @@ def curve(values: Array) -> str:
     >>> curve(np.arange(10.0)).count("<polyline")
     1
     """
-    n = values.shape[0]
-    parts = min(n, _POINTS)
-    starts = [n * part // parts for part in range(parts + 1)]
-    # Each is read by itself: a curve may be in a file.
-    pieces = [np.asarray(values[i : min(j, i + _MOST_OF_A_POINT)]) for i, j in pairwise(starts)]
-    pieces = [piece.astype(np.float64) / 4 for piece in pieces]  # so that no difference overflows
+    n = len(values)
+    starts = [n * part // min(n, _POINTS) for part in range(min(n, _POINTS) + 1)]
+    # Each is read by itself: a curve may be in a file. A quarter of it cannot overflow.
+    read = (np.asarray(values[i : min(j, i + _MOST_OF_A_POINT)]) for i, j in pairwise(starts))
+    pieces = [piece.astype(np.float64) / 4 for piece in read]
     finite = [piece[np.isfinite(piece)] for piece in pieces]
     if not any(piece.size for piece in finite):
         return ""
     low, high = min(p.min() for p in finite if p.size), max(p.max() for p in finite if p.size)
     ends = [(piece.min(), piece.max()) if piece.size else (low, low) for piece in finite]
     heights = [height for pair in ends for height in (pair if n > _POINTS else pair[:1])]
-    across = 160 / max(len(heights) - 1, 1)
-    points = " ".join(
-        f"{x * across:.1f},{34 - 32 * (height - low) / (high - low or 1.0):.1f}"
-        for x, height in enumerate(heights)
-    )
+    across, up = 160 / max(len(heights) - 1, 1), 32 / (high - low or 1.0)
+    points = " ".join(f"{x * across:.1f},{34 - up * (y - low):.1f}" for x, y in enumerate(heights))
     line = f'<polyline points="{points}" fill="none" stroke="#3b82c4" stroke-width="1.2"/>'
     style = "display:block;margin:2px 0"
     return f'<svg width="160" height="36" viewBox="0 0 160 36" style="{style}">{line}</svg>'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -13,13 +13,11 @@ from ..core.indices import Unsized
 from ..core.tracebacks import hiding_frames
 from ..core.units import plural, seconds, size
 from ..core.view import View, is_measured
-from .cards import chain, label, path_of, stage_row, step_card
+from .explain import text_of
 from .html import cut, escape, faint, frame, pre, row, visible
-from .remedy import is_loader, refuse_one_shots, viewed
-from .steps import Step, Steps, failed_step
-from .structure import structure
-from .summary import summarise
-from .tree import text_of
+from .remedy import refuse_one_shots, viewed
+from .steps import Step, Steps, chain, failed_step, label, path_of, stage_row, step_card
+from .summary import structure, summarise
 from .ways import without_nodes
 
 __all__ = ["Preview", "preview"]
@@ -70,11 +68,6 @@ class Preview:
         read = f"{plural(len(self.items), 'item')} in {seconds(self.seconds)}, {size(self.nbytes)}"
         return read + ". The budget is used up" * self.is_cut
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the items as plain values."""
-        rows = [{"epoch": epoch, "items": [step.to_dict() for step in steps]} for epoch, steps in self.rows]
-        return {"view": self.view, "structure": self.structure, "seconds": self.seconds, "rows": rows}
-
     def __str__(self) -> str:
         lines = [f"{self.view}: {self.cost()}", f"  {self.structure}"]
         for epoch, steps in self.rows:
@@ -109,13 +102,12 @@ def preview(
     stages: bool = False,
     epochs: Iterable[int] | None = None,
     max_seconds: float | None = 10.0,
-    max_bytes: int = 1 << 28,
 ) -> Preview:
     """Show the first items of a view or loader as cards: images, curves, texts, tables and errors.
 
     Parameters
     ----------
-    sequence : View, indexable, DataLoader or StreamLoader
+    sequence : View, indexable or DataLoader
     n : int
         Number of items (1 or more).
     stages : bool
@@ -125,8 +117,6 @@ def preview(
         Show the items in these epochs, below each other. None (the default) shows the view as it is.
     max_seconds : float or None
         Time in seconds. After it no further item is begun. None is no limit.
-    max_bytes : int
-        Size of the items in bytes. After it no further item is begun.
 
     Returns
     -------
@@ -144,8 +134,7 @@ def preview(
     -----
     Computes the items in this thread, without workers. At least one item is computed. An item that fails is
     a card with its error. Items that a cache holds are taken from it, unless with `stages`. Nothing is added
-    to a cache. Of a loader whose batches cannot be read by index, a copy reads the first ones. A loader whose
-    order is known only when a given sampler is read is refused.
+    to a cache. A loader whose order is known only when its sampler or data set is read is refused.
 
     Examples
     --------
@@ -162,99 +151,55 @@ def preview(
     n = positive_int(n, "preview: n")
     stages = as_bool(stages, "preview: stages")
     max_seconds = optional_number(max_seconds, "preview: max_seconds", "seconds")
-    max_bytes = positive_int(max_bytes, "preview: max_bytes")
     if not isinstance(epochs, Iterable | None):
         raise TypeError(f"preview: epochs must be numbers of epochs, such as (0, 1), got {epochs!r}")
     chosen = [-1] if epochs is None else [int_at_least(e, "preview: epochs", 0) for e in epochs]
     refuse_one_shots(sequence, "preview", "a preview would use it up")
-    begun, nbytes, is_cut = perf_counter(), 0, False
-    text, read = _reader(sequence, n, stages, epochs is not None)
-    rows = []
+    view, steps = viewed(sequence, "preview"), Steps(most=int(stages), uses_caches=not stages)
+    begun, is_cut, rows = perf_counter(), False, []
     with hiding_frames():
         for epoch in chosen:
             found: list[Step] = []
-            for step in read(epoch):
+            for step in _items(view if epoch < 0 else view.at_epoch(epoch), n, steps):
                 found.append(step)
-                nbytes += 0 if step.value is None else step.value.nbytes
                 is_late = max_seconds is not None and perf_counter() - begun >= max_seconds
-                if (is_late or nbytes >= max_bytes) and len(found) < n:
+                if is_late and len(found) < n:
                     is_cut = True
                     break
             rows.append((epoch, tuple(found)))
-    return Preview(text, tuple(rows), perf_counter() - begun, is_cut, stages)
-
-
-def _reader(sequence: Any, n: int, stages: bool, epochs: bool) -> tuple[str, Callable[[int], Iterator[Step]]]:
-    """Return the text of a view or a loader, and a function that reads its first items in an epoch, or -1."""
-    if not (is_loader(sequence) and _is_read_by_a_copy(sequence)):
-        view, steps = (
-            viewed(sequence, "preview"),
-            Steps(perf_counter, most=int(stages), uses_caches=not stages),
-        )
-        return text_of(view), lambda epoch: _items(view if epoch < 0 else view.at_epoch(epoch), n, steps)
-    name = type(sequence).__name__
-    if epochs and getattr(sequence, "last_batch", None) == "rollover":
-        raise ValueError(
-            "preview: epochs cannot be shown with last_batch='rollover', because an epoch begins with the"
-            " samples that the epoch before has left. Leave epochs out"
-        )
-
-    def read(epoch: int) -> Iterator[Step]:
-        with sequence.with_workers(0) as copy:
-            if epoch >= 0:
-                copy.set_epoch(epoch)
-            yield from _read(lambda: iter(copy), name, name, n)
-
-    return name, read
-
-
-def _is_read_by_a_copy(loader: Any) -> bool:
-    """Are the batches of a loader found by iteration only, without a sampler that was given?"""
-    if not hasattr(type(loader), "view"):
-        return True
-    return not loader.knows_its_order() and loader.given_sampler() is None
+    return Preview(text_of(view), tuple(rows), perf_counter() - begun, is_cut, stages)
 
 
 def _items(view: View[Any], n: int, steps: Steps) -> Iterator[Step]:
-    if is_measured(view):
+    text, name = text_of(view), view._name
+    if not is_measured(view):
+        view = without_nodes(view)  # a scan would start their workers
+    if view._known is None and view._streams:  # cheaper than to find the length first
+        iterator = iter(view)
+        for i in range(n):
+            try:
+                item = next(iterator)
+            except StopIteration:
+                return
+            except Exception as error:
+                yield _failed(error, text, name, i)
+            else:
+                yield Step(text, name, i, value=summarise(item))
+        return
+    try:
         length = view._n
-    else:
-        view, text, name = without_nodes(view), text_of(view), view._name  # a scan would start their workers
-        if view._streams:  # cheaper than to find the length first
-            yield from _read(lambda: iter(view), text, name, n)
-            return
-        try:
-            length = view._n
-        except Exception as error:
-            yield _failed(error, text, name, 0)
-            return
+    except Exception as error:
+        yield _failed(error, text, name, 0)
+        return
     for i in range(n if isinstance(length, Unsized) else min(n, length)):
         yield steps.of(view, i)
-
-
-def _read(begin: Callable[[], Iterator[Any]], text: str, name: str, n: int) -> Iterator[Step]:
-    """Yield the first items of an iteration. One that fails is a step with its error."""
-    iterator: Iterator[Any] | None = None
-    for i in range(n):
-        try:
-            iterator = begin() if iterator is None else iterator
-            item = next(iterator)
-        except StopIteration:
-            return
-        except Exception as error:
-            yield _failed(error, text, name, i)
-            if iterator is None:
-                return
-        else:
-            yield Step(text, name, i, value=summarise(item))
 
 
 def _failed(error: Exception, text: str, name: str, i: int) -> Step:
     """Return the step of an item that failed."""
     inner = failed_step(error) if isinstance(error, EvaluationError) else None
     if inner is None:
-        told = error.message if isinstance(error, EvaluationError) else summary(error)
-        return Step(text, name, i, error=told)
+        return Step(text, name, i, error=summary(error))
     return inner if inner.view == text else Step(text, name, i, parts=(inner,))
 
 

@@ -14,17 +14,21 @@ import os
 import pickle
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import tee
 from time import thread_time
 from typing import Any, NamedTuple
 
-from ..core.view import View
+from ..core.errors import EndOfSequence
+from ..core.indices import Indices, Plan
+from ..core.iteration import surviving
+from ..core.view import T, View
 from ..core.worker import get_worker_info
+from ..prefetch.hooks import generation
 from ..prefetch.results import size_of
-from .tap import END, Tap
 
-__all__ = ["Event", "Probe", "Recording", "Thread"]
+__all__ = ["END", "Event", "Probe", "Recording", "Tap", "Thread"]
 
 # The first items of a thread are all timed. Later, timing may cost this share of the CPU time of the items,
 # and at least one item of so many is timed.
@@ -70,8 +74,9 @@ class Recording:
 
     def of_thread(self) -> _Recorder:
         """Return the recorder of this thread."""
-        recorder = _local.recorder
-        if recorder is None or recorder.recording is not self:
+        recorder: _Recorder | None = getattr(_local, "recorder", None)
+        # A forked child has a recorder of its own.
+        if recorder is None or (recorder.recording, recorder.born) != (self, generation.number):
             recorder = _local.recorder = _Recorder(self)
         return recorder
 
@@ -113,20 +118,19 @@ class _Recorder:
     """
 
     def __init__(self, recording: Recording) -> None:
-        self.recording = recording
         info, pid = get_worker_info(), os.getpid()
+        self.recording, self.born = recording, generation.number
         self.thread = Thread(-1 if info is None else info.id, pid, threading.get_ident())
         self.events: list[Event] = []
+        self.described: dict[int, int] = {}
         self.depth = self.error = self._timed = self._skipped = self._to_skip = 0
         self.is_on, self.weight = True, 1
         self.below_s = self.below_cpu_s = self.cost_s = 0.0
-        self.described: dict[int, int] = {}
         self._random = random.Random(self.thread.worker)  # not the global generator, which is the user's
-        self._file = None
+        path, self._file = os.path.join(recording.directory, ",".join(map(str, self.thread))), None
         if pid == recording.pid:
             _recorders.setdefault(recording.directory, []).append(self)
         else:
-            path = os.path.join(recording.directory, ",".join(map(str, self.thread)))
             self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - closed with this object
 
     def begin(self) -> None:
@@ -149,21 +153,45 @@ class _Recorder:
 
 # The recorders of this process, by directory. Not in `Recording`, which the engine examines.
 _recorders: dict[str, list[_Recorder]] = {}
+_local = threading.local()
 
 
-class _Local(threading.local):
-    recorder: _Recorder | None = None
+END: Any = object()  # what a read returns that finds the end of an iteration
 
 
-_local = _Local()
+class Tap(View[T]):
+    """A view of the items of its source."""
 
+    _passes_on = True
 
-def _after_fork_in_child() -> None:
-    _local.recorder = None  # the child's thread has a recorder of its own
+    @property
+    def _streams(self) -> bool:
+        return self._sources[0]._known is None and bool(self._sources[0]._streams)
 
+    def _look(self, i: int, items: int, read: Callable[..., Any], *args: Any) -> Any:
+        """Return ``read(*args)``: item `i`, or the items at ``args[0]`` if `i` is -1, or `END`."""
+        raise NotImplementedError
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+    def _get(self, i: int) -> Any:
+        return self._look(i, 1, self._sources[0]._get, i)
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        return self._look(-1, len(indices), self._sources[0]._getmany, indices)  # type: ignore[no-any-return]
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        plan, of_source = tee(plan) if isinstance(plan, Iterator) else (plan, plan)
+        items = self._sources[0]._iter(of_source)
+
+        def read(i: int) -> Any:
+            item = self._look(i, 1, next, items, END)
+            if item is END:
+                raise EndOfSequence(f"the sequence ends before index {i}")
+            return item
+
+        return surviving(self, plan, read)
+
+    def _set(self, i: int, value: Any) -> Iterable[Any]:
+        return self._sources[0]._set(i, value)
 
 
 class Probe(Tap[Any]):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -15,18 +17,134 @@ import numpy as np
 from ..core.arguments import check_callable, optional_number, positive_int
 from ..core.errors import EvaluationError, errstate
 from ..core.tracebacks import hiding_frames
-from ..core.view import Indexable, View, walk
+from ..core.units import count, percent, plural, rounded, seconds, size
+from ..core.view import Indexable, View
 from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.statistics import Statistics
-from ..views.uniter import Uniter
+from . import html
 from .choose import MEASURING_S, choose
-from .measurement import NodeFigures, Stage
-from .probe import Event, Probe, Recording
+from .diagnosis import Diagnosis, Measurement, NodeFigures, Stage, diagnose
+from .explain import outline
+from .probe import Event, Probe, Recording, Thread
 from .remedy import is_loader, refuse_one_shots, viewed
-from .report import Profile
-from .tree import outline
 
-__all__ = ["profile"]
+__all__ = ["Profile", "profile"]
+
+
+HEAD = ("stage", "", "share", "items", "median", "p95", "first", "size", "type")
+RIGHT = (2, 3, 4, 5, 6, 7)
+BAR = 10
+
+
+@dataclass(frozen=True, repr=False)
+class Profile(Measurement):
+    """What `profile` found. Its text is a table and the `diagnosis`. In notebooks it has coloured bars.
+
+    Attributes
+    ----------
+    threads : tuple
+        Each thread that read items, and its events, for `save_trace`.
+    """
+
+    threads: tuple[tuple[Thread, list[Event]], ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """What limits the pipeline, and a remedy. Print it to see a few sentences."""
+        return diagnose(self)
+
+    def __str__(self) -> str:
+        rows = [HEAD, *([line, _text_bar(share), *cells] for line, share, cells in self._rows())]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
+        lines = [
+            "  ".join(
+                cell.rjust(width) if column in RIGHT else cell.ljust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in rows
+        ]
+        return html.visible("\n".join([*lines, "", *self._summary(), str(self.diagnosis)]))
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for line, share, (*cells, kind) in self._rows():
+            code = f'<span style="{html.MONO};white-space:pre">{html.escape(line)}</span>'
+            rows.append([code, html.bar(share), *map(html.escape, cells), html.code(kind)])
+        notes = "".join(f"<div>{html.faint(html.escape(line))}</div>" for line in self._summary())
+        found = f"<p><b>{html.with_code(self.diagnosis)}</b></p>"
+        return html.frame(found, html.scrolling(html.table(rows, HEAD, RIGHT)), notes)
+
+    def _rows(self) -> Iterator[tuple[str, float, Sequence[str]]]:
+        """Yield the line, the share and the cells of each stage."""
+        for stage in self.stages:
+            whole_s = max(self.elapsed_s, stage.seconds) if stage.waits else self.seconds
+            share = stage.seconds / max(whole_s, 1e-9)
+            yield stage.line, share, _cells(stage, share)
+
+    def _summary(self) -> list[str]:
+        """Return lines about the consumer and the nodes."""
+        failed = f", {plural(self.failed, 'failure')}" if self.failed else ""
+        lines = [f"{plural(self.items, 'item')}{failed}, {rounded(self.rate, 4)} per second."]
+        for number, node in enumerate(self.nodes):
+            now = node.figures
+            busy = now.worked_ns / 1e9 / max(self.elapsed_s * node.workers, 1e-9)
+            words = [f"workers busy {percent(min(busy, 1.0))}", f"{count(now.chunk)} items per job"]
+            if not number:
+                words += [f"started in {seconds(node.start_s)}", f"transport {seconds(self.transport_s)}"]
+            if now.restarts:
+                words.append(plural(now.restarts, "restart"))
+            lines.append(f"{node.view}, {node.workers} × {node.method}: {', '.join(words)}.")
+        return lines
+
+    # ---------------------------------------------------------------- data
+
+    def save_trace(self, path: str | PathLike[str]) -> None:
+        """Write a trace file that https://ui.perfetto.dev and Chrome's ``chrome://tracing`` open.
+
+        Parameters
+        ----------
+        path : str or PathLike
+            Such as ``"trace.json"``. An existing file is replaced.
+
+        Notes
+        -----
+        A row for each worker has a bar for each timed item of each stage.
+        """
+        begin_s = min((event.begun_s for _, events in self.threads for event in events), default=0.0)
+        found: list[dict[str, Any]] = []
+        for row, (thread, events) in enumerate(self.threads):
+            place = {"pid": thread.pid, "tid": row}
+            title = "consumer" if thread.worker < 0 else f"worker {thread.worker} ({thread.pid})"
+            found.append({"ph": "M", "name": "thread_name", **place, "args": {"name": title}})
+            for event in events:
+                about = {"index": event.at, "own_us": 1e6 * event.own_s, "cpu_us": 1e6 * event.cpu_s}
+                times = {"ts": 1e6 * (event.begun_s - begin_s), "dur": 1e6 * event.taken_s}
+                name = self.stages[event.stage].view
+                found.append({"ph": "X", "name": name, "cat": "stage", **place, **times, "args": about})
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"traceEvents": found, "displayTimeUnit": "ms"}, file)
+
+
+def _cells(stage: Stage, share: float) -> list[str]:
+    if not stage.items and not stage.failed:
+        return ["-"] * 6 + [""]
+    items = count(stage.items) + (f" ({stage.failed} failed)" if stage.failed else "")
+    times = [seconds(value) for value in (stage.median_s, stage.p95_s, stage.first_s)]
+    text = f"waits {percent(share)}" if stage.waits else percent(share)
+    return [text, items, *times, size(stage.nbytes) if stage.nbytes else "-", stage.kind]
+
+
+def _text_bar(share: float) -> str:
+    """Return a bar of eighths of a character.
+
+    >>> _text_bar(0.55), _text_bar(0)
+    ('█████▌', '')
+    """
+    eighths = round(8 * BAR * min(share, 1.0))
+    return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+
 
 DEFAULT_S = 2.0
 # Items that take less per stage are read again without probes, to find their rate.
@@ -106,16 +224,13 @@ def profile(
             threads = tuple(recording.take())
         finally:
             recording.forget()
-    events: dict[int, list[Event]] = {}
-    for _, of_thread in threads:
-        for event in of_thread:
-            events.setdefault(event.stage, []).append(event)
-    if read.counted and limit_s and read.elapsed_s < PROBED_S * len(events) * read.counted:
+    stages = tuple(_stages(source, pipeline, chain.from_iterable(events for _, events in threads)))
+    if read.counted and limit_s and read.elapsed_s < PROBED_S * len(stages) * read.counted:
         plainly = _read(_ProbedPipeline(source, None), None, limit_s / 2, step)
         read = replace(plainly, items=read.items, failed=read.failed, start_s=read.start_s)
     found = Profile(
         read.items,
-        tuple(_stages(source, pipeline, events)),
+        stages,
         read.failed,
         read.elapsed_s,
         read.counted,
@@ -125,11 +240,10 @@ def profile(
         threads=threads,
     )
     limiting = pipeline.nodes[found.limiting][0] if pipeline.nodes else prefetch(source)
-    below = limiting._sources[0]
-    found = replace(found, reads_stream=any(isinstance(view, Uniter) for view in walk(below)))
-    settings = limiting.engine().settings()
-    is_worth_it = read.elapsed_s > SHORT_S and found.diagnosis.cause == "slow stage"
-    if not (try_workers and is_worth_it and isinstance(settings.method, str)):
+    below, settings = limiting._sources[0], limiting.engine().settings()
+    found = replace(found, reads_stream=below._readers == 1)
+    is_open = found.diagnosis.cause == "slow stage" and read.elapsed_s > SHORT_S
+    if not (try_workers and is_open and isinstance(settings.method, str)):
         return found
     return replace(found, choice=choose(below, settings, min(MEASURING_S, limit_s or read.elapsed_s)))
 
@@ -161,13 +275,12 @@ class _ProbedPipeline:
         if id(view) in self._probes:
             return self._probes[id(view)]
         number = self.numbers[id(view)] = len(self.numbers)
-        self.owners[id(view)] = owner
-        below = owner
+        self.owners[id(view)] = below = owner
         if isinstance(view, Prefetch):
             below = len(self.nodes)
             self.nodes.append((view, view))
+        rebuilt: Any
         sources = tuple(self._probed(source, below) for source in view._sources)
-        rebuilt: View[Any]
         if isinstance(view, Prefetch):
             view._engine.reads_here()  # decides what ``method="auto"`` is
             rebuilt = Prefetch(sources[0], view._engine.settings())
@@ -177,9 +290,8 @@ class _ProbedPipeline:
             rebuilt = view._rebuild(sources)
         if not rebuilt._streams:
             _ = rebuilt._n  # before reading, because finding it may read items
-        probe = rebuilt if self._recording is None else Probe(rebuilt, number, self._recording)
-        self._probes[id(view)] = probe
-        return probe
+        self._probes[id(view)] = Probe(rebuilt, number, self._recording) if self._recording else rebuilt
+        return self._probes[id(view)]
 
 
 # -------------------------------------------------------------------- reading
@@ -211,9 +323,8 @@ def _read(
         stack.enter_context(errstate("wrap"))  # tells the errors of items from those of the engine
         for node in nodes:
             stack.callback(node.close)
-        since, done, step_s = begun, 0, 0.0
-        items = _items(pipeline.view, None if nodes else most)
-        while most is None or read.items + read.failed < most:
+        since, done, items = begun, 0, _items(pipeline.view, None if nodes else most)
+        while most is None or done < most:
             try:
                 item = next(items)
             except StopIteration:
@@ -225,18 +336,17 @@ def _read(
                 if step is not None:
                     before = now()
                     step(item)
-                    step_s += now() - before
+                    read.step_s += now() - before
                 del item
             done += 1
             is_late = limit_s is not None and now() - since > limit_s
             if is_cold and (done == warm or is_late):  # a long start leaves time for items
                 is_cold, warm = False, done
-                read.start_s, since, step_s = now() - begun, now(), 0.0
+                read.start_s, since, read.step_s = now() - begun, now(), 0.0
                 read.before = [node.statistics() for node in nodes]
             elif is_late:
                 break
-        read.elapsed_s, read.step_s = now() - since, step_s
-        read.counted = done if is_cold else done - warm
+        read.elapsed_s, read.counted = now() - since, done if is_cold else done - warm
         read.after = [node.statistics() for node in nodes]
         del items
     return read
@@ -254,15 +364,17 @@ def _items(view: View[Any], most: int | None) -> Iterator[Any]:
 # -------------------------------------------------------------------- figures
 
 
-def _stages(source: View[Any], pipeline: _ProbedPipeline, events: dict[int, list[Event]]) -> Iterator[Stage]:
+def _stages(source: View[Any], pipeline: _ProbedPipeline, events: Iterable[Event]) -> Iterator[Stage]:
+    of_stages: dict[int, list[Event]] = {}
+    for event in events:
+        of_stages.setdefault(event.stage, []).append(event)
     seen: set[int] = set()
     for line, view in outline(source):
         if id(view) not in seen:
             seen.add(id(view))
-            of_stage = events.get(pipeline.numbers[id(view)], [])
-            figures = _figures(of_stage) if of_stage else {"items": 0, "seconds": 0.0}
-            waits = isinstance(view, Prefetch) and view.has_workers()
-            node = pipeline.owners[id(view)]
+            found = of_stages.get(pipeline.numbers[id(view)])
+            figures = _figures(found) if found else {"items": 0, "seconds": 0.0}
+            waits, node = isinstance(view, Prefetch) and view.has_workers(), pipeline.owners[id(view)]
             yield Stage(line.lstrip(" │├└─"), line=line, node=node, waits=waits, **figures)
 
 
@@ -281,7 +393,7 @@ def _figures(events: list[Event]) -> dict[str, Any]:
         "median_s": float(np.median(each)),
         "p95_s": float(np.quantile(each, 0.95)),
         "nbytes": int(np.mean(sizes)) if sizes else 0,
-        "kind": kinds[0] + (", …" if len(kinds) > 1 else "") if kinds else "",
+        "kind": ", ".join([*kinds[:1], *["…"] * (len(kinds) > 1)]),
         "timed": len(events),
     }
 

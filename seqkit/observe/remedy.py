@@ -50,17 +50,12 @@ def viewed(sequence: Any, who: str) -> View[Any]:
     """Return a sequence as a view, or the view of a loader. Refuse what cannot be read by index."""
     if not is_loader(sequence):
         return as_view(sequence, who)
-    kind = type(sequence).__name__
-    if not hasattr(type(sequence), "view"):
+    has_view = hasattr(type(sequence), "view")
+    if not has_view or not sequence.knows_its_order():
+        why = "its sampler or data set must be read to know its order" if has_view else "it reads streams"
         raise TypeError(
-            f"{who}: {kind} reads streams, which are no sequence. Read it with watch. If the consumer waits"
-            " and workers are busy, pass more of them as `num_workers=`"
-        )
-    if not sequence.knows_its_order():
-        raise TypeError(
-            f"{who}: the batches of this {kind} cannot be read by index, because its order is known only when"
-            f" its sampler or data set is read, and a {who} would use up an order. Pass loader.dataset to"
-            f" {who}, or use next(iter(loader)), which displays itself."
+            f"{who}: the batches of this {type(sequence).__name__} cannot be read by index, because {why}."
+            " Pass its data set, use next(iter(loader)), which displays itself, or iterate it with watch."
         )
     view: View[Any] = sequence.view
     return view

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from ..core.errors import EvaluationError, brief, summary
 from ..core.indices import UNKNOWN
-from ..core.source import Source
+from ..core.units import seconds
 from ..core.view import View, is_measured, walk
 from ..prefetch import Prefetch
 from ..stores.add_cache.add_cache import AddCache
-from ..views.bases.random import Random
+from .explain import text_of
+from .html import ALARM, MONO, card, escape, faint, row, table
 from .summary import Summary, summarise
-from .tree import text_of
 
-__all__ = ["Step", "Steps", "failed_step", "key_of"]
+__all__ = ["Step", "Steps", "chain", "failed_step", "key_of", "label", "path_of", "stage_row", "step_card"]
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,8 @@ class Step:
         The error that was raised in this view, or "".
     is_same : bool
         Whether the item is an item of a view below, as it is.
-    key : str
-        Seed and epoch of a random view, and the key that its random numbers are drawn from; or "".
     parts : tuple of Step
         The items that the item is made of.
-    origin : int
-        Number of the source among those with the same text, from 0 on.
     """
 
     view: str
@@ -57,9 +54,7 @@ class Step:
     value: Summary | None = None
     error: str = ""
     is_same: bool = False
-    key: str = ""
     parts: tuple[Step, ...] = ()
-    origin: int = 0
 
     def walk(self) -> Iterator[Step]:
         """Yield this step and all steps below, from the outside to the inside."""
@@ -77,14 +72,6 @@ class Step:
             return (self,)
         return next(((self, *path) for part in self.parts if (path := part.failed())), ())
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the step as plain values, with the steps below it."""
-        found: dict[str, Any] = {"view": self.view, "index": _as_data(self.index), "seconds": self.seconds}
-        if self.value is not None:
-            found["value"] = self.value.to_dict()
-        found.update((name, text) for name in ("error", "key") if (text := getattr(self, name)))
-        return {**found, "parts": [part.to_dict() for part in self.parts]} if self.parts else found
-
 
 class Steps:
     """Computes items stage by stage.
@@ -94,20 +81,15 @@ class Steps:
 
     Parameters
     ----------
-    clock : callable
-        Returns seconds.
     most : int
         Parts of an item whose values are summarised. 0: only the item itself.
     uses_caches : bool
         Whether items that a cache holds are taken from it, without the steps below.
     """
 
-    def __init__(self, clock: Callable[[], float], most: int, uses_caches: bool) -> None:
-        self._clock = clock
-        self._most = most
-        self._uses_caches = uses_caches
-        self._known: dict[int, tuple[View[Any], dict[str, Any]]] = {}  # what all steps of a view share
-        self._origins: dict[str, dict[int, int]] = {}  # the objects that have the same text
+    def __init__(self, most: int, uses_caches: bool) -> None:
+        self._most, self._uses_caches = most, uses_caches
+        self._texts: dict[View[Any], str] = {}  # of views of which many items are read
 
     def of(self, view: View[Any], i: Any) -> Step:
         """Return the steps of one item."""
@@ -117,27 +99,28 @@ class Steps:
         """Return the steps of an item, and its value or `_FAILED`."""
         steps: list[Step] = []
         held: Held = []
-        about: dict[str, Any] = {**self._about(view), "index": i}
+        step = Step(self._texts.get(view) or self._texts.setdefault(view, text_of(view)), view._name, i)
         try:
             for source, indices in self._parts(view, i):
                 for j in indices:
-                    step, value = self._step(source, j, looks and len(steps) < self._most)
-                    steps.append(step)
+                    part, value = self._step(source, j, looks and len(steps) < self._most)
+                    steps.append(part)
                     if value is _FAILED:
-                        return Step(**about, parts=tuple(steps)), _FAILED
+                        return replace(step, parts=tuple(steps)), _FAILED
                     held.append((source, j, value))
-            about["is_same"] = bool(held) and view._passes_on and not _is_list_of(held, i)
+            is_same = bool(held) and view._passes_on and not _is_list_of(held, i)
             read = _reader(view, i, held)
-            begun = self._clock()
+            begun = perf_counter()
             value = read()
-            about["seconds"] = self._clock() - begun
+            seconds = perf_counter() - begun
         except Exception as error:
             known = zip(steps, held, strict=False)  # the part that failed has no value
-            inputs = tuple(replace(step, value=step.value or summarise(item)) for step, (_, _, item) in known)
-            return Step(**about, error=_text(error), parts=inputs), _FAILED
+            parts = tuple(replace(part, value=part.value or summarise(item)) for part, (_, _, item) in known)
+            cause = error.__cause__ if isinstance(error, EvaluationError) and error.__cause__ else error
+            return replace(step, error=summary(cause), parts=parts), _FAILED
         # Before the value is passed on: a function may change its item in place.
         look = summarise(value) if looks else None
-        return Step(**about, value=look, parts=tuple(steps)), value
+        return replace(step, seconds=seconds, value=look, is_same=is_same, parts=tuple(steps)), value
 
     def _parts(self, view: View[Any], i: Any) -> Iterable[tuple[View[Any], Iterable[Any]]]:
         if isinstance(view, Prefetch):
@@ -146,16 +129,6 @@ class Steps:
             return ()
         return view._parts(i)
 
-    def _about(self, view: View[Any]) -> dict[str, Any]:
-        """Return what all steps of a view share."""
-        if id(view) not in self._known:
-            text = text_of(view)
-            alike = self._origins.setdefault(text, {})
-            origin = alike.setdefault(id(view._data if isinstance(view, Source) else view), len(alike))
-            about = {"view": text, "name": view._name, "key": _key(view), "origin": origin}
-            self._known[id(view)] = view, about
-        return self._known[id(view)][1]
-
 
 _FAILED = object()
 
@@ -163,7 +136,8 @@ _FAILED = object()
 def failed_step(error: EvaluationError) -> Step | None:
     """Return the steps of an error, from the requested item to the one that failed, without values.
 
-    >>> failed_step(EvaluationError("x", view=as_view("ab", "steps"), index=1)).view
+    >>> import seqkit as sk
+    >>> failed_step(EvaluationError("x", view=sk.view("ab"), index=1)).view
     '<str of 2>'
     """
     step: Step | None = None
@@ -182,19 +156,7 @@ def key_of(index: Any) -> Any:
     (True, 3, 'a')
     """
     index = index.tolist() if callable(getattr(index, "tolist", None)) else index
-    try:
-        hash(index)
-    except TypeError:
-        return type(index), repr(index)
-    return index
-
-
-def _as_data(index: Any) -> Any:
-    """Return an index as a value of JSON: arrays and tuples as lists, objects as texts."""
-    index = index.tolist() if callable(getattr(index, "tolist", None)) else index
-    if isinstance(index, list | tuple):
-        return [_as_data(part) for part in index]
-    return index if index is None or isinstance(index, int | float | str) else brief(index)
+    return index if isinstance(index, Hashable) else repr(index)
 
 
 Held = list[tuple[View[Any], Any, Any]]  # items of the views below: the view, the index and the item
@@ -217,7 +179,8 @@ def _reader(view: View[Any], i: Any, held: Held) -> Callable[[], Any]:
     def read() -> Any:
         try:
             value = rebuilt._get(i)
-            if not _reads_later(value):
+            # A view of known items may read others later.
+            if not (isinstance(value, View) and any(isinstance(node, _Held) for node in walk(value))):
                 return value
         except Exception:
             if not any(source.was_in_vain for source in sources):
@@ -225,11 +188,6 @@ def _reader(view: View[Any], i: Any, held: Held) -> Callable[[], Any]:
         return view._get(i)
 
     return read
-
-
-def _reads_later(value: Any) -> bool:
-    """Return whether a value is a view of known items, which may read others later."""
-    return isinstance(value, View) and any(isinstance(node, _Held) for node in walk(value))
 
 
 class _Held(View[Any]):
@@ -254,13 +212,77 @@ class _Held(View[Any]):
         return self
 
 
-def _key(view: View[Any]) -> str:
-    if not isinstance(view, Random):
-        return ""
-    return f"seed {view._seed}, epoch {view._epoch}, key {view._key:032x}"
+def value(summary: Summary) -> str:
+    """Return a value as HTML.
+
+    >>> from .summary import summarise
+    >>> "mean 2" in value(summarise(range(3))), "hello" in value(summarise("hello"))
+    (False, True)
+    """
+    if summary.parts:
+        parts = [(name or str(i), part) for i, (name, part) in enumerate(summary.parts)]
+        pictures = "".join(_array(part, name) for name, part in parts if part.picture)
+        rows = [[faint(escape(name)), value(part)] for name, part in parts if not part.picture]
+        more = faint(escape(f"… {summary.text}")) if summary.text else ""
+        return pictures + (table(rows) if rows else "") + more
+    if summary.shape is not None:
+        return _array(summary)
+    shown = summary.text or summary.type
+    return f'<span style="overflow-wrap:anywhere">{escape(shown)}</span>{_alarm(summary.alarm)}'
 
 
-def _text(error: Exception) -> str:
-    """Return the text of the user's exception."""
-    cause = error.__cause__ if isinstance(error, EvaluationError) and error.__cause__ else error
-    return summary(cause)
+def _array(summary: Summary, name: str = "") -> str:
+    kind = f'<span style="{MONO};font-size:12px">{escape(summary.type)}</span>'
+    head = f"{faint(escape(name))} {kind}" if name else kind
+    about = f"<div>{faint(escape(summary.text))}</div>" if summary.text else ""
+    return f"{summary.picture}<div>{head}{_alarm(summary.alarm)}</div>{about}"
+
+
+def _alarm(text: str) -> str:
+    return f' <b style="color:{ALARM}">⚠ {escape(text)}</b>' if text else ""
+
+
+def step_card(step: Step, title: str = "", path: Sequence[Step] = ()) -> str:
+    """Return the card of a step: its value, or the error at the end of the path to it.
+
+    With a title, the time is that of the item in all views. Otherwise it is that of this view.
+    """
+    taken = step.all_seconds() if title else step.seconds
+    title = title or label(step)
+    if step.value is None:
+        return error_card(path or step.failed(), title)
+    return card(escape(title), value(step.value), f"<div>{faint(seconds(taken))}</div>")
+
+
+def error_card(path: Sequence[Step], title: str) -> str:
+    """Return the red card of an item that failed, with the path to the view where it did."""
+    text = f'<div style="overflow-wrap:anywhere">{escape(path[-1].error)}</div>'
+    return card(escape(title), text, f"<div>{faint(escape(path_of(path)))}</div>", colour=ALARM)
+
+
+def path_of(path: Sequence[Step]) -> str:
+    """Return the way to a failing step, as errors show it: ``batch[3] → smap[97]``."""
+    return " → ".join(f"{step.name}[{brief(step.index)}]" for step in path)
+
+
+def chain(step: Step) -> list[Step]:
+    """Return the stages of an item from the source on, without those that only choose an item.
+
+    Of several parts the first is followed, or the one that failed.
+    """
+    path = list(step.failed()) or [step]
+    while path[-1].parts:
+        path.append(path[-1].parts[0])
+    return [each for each in reversed(path) if not each.is_same and (each.value is not None or each.error)]
+
+
+def label(step: Step) -> str:
+    """Return a view with the index of its item: ``smap(decode)[97]``."""
+    return f"{step.view}[{brief(step.index)}]"
+
+
+def stage_row(step: Step) -> str:
+    """Return the cards of an item in all stages, from the source on."""
+    arrow = '<div style="display:inline-block;align-self:center;opacity:0.6">→</div>'
+    cards = [step_card(each, path=step.failed()) for each in chain(step)]
+    return row((part for i, each in enumerate(cards) for part in [arrow] * (i > 0) + [each]))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -17,15 +18,12 @@ from ..core.units import count, number
 from .html import in_a_line, visible
 from .picture import picture
 
-__all__ = ["Summary", "summarise"]
+__all__ = ["Summary", "structure", "summarise"]
 
-_MOST_PARTS = 12  # of a dict, tuple or list
-_MOST_IN_ALL = 200  # parts, of all levels together
-_DEEPEST = 8  # levels of parts
+
+_MOST_PARTS = 12  # of a dict, tuple or list; fewer of each part, and so on
 _MOST_LETTERS_OF_A_NAME = 80
-_MOST_ELEMENTS = 1 << 22  # of an array, for its range. Of larger ones some blocks are looked at
-_BLOCKS = 8
-_MODES_AS_THEY_ARE = ("1", "L", "RGB", "RGBA", "I", "F", "I;16", "I;16B", "I;16L")  # of Pillow
+_MOST_ELEMENTS = 1 << 22  # of an array, for its range. Of larger ones the begin is looked at
 _MOST_LETTERS = 200
 _MOST_SHOWN = 6  # numbers of a short array
 _MOST_LABELS = 16  # of a batch of integers or flags
@@ -71,19 +69,6 @@ class Summary:
         alarm = f"({self.alarm})" if self.alarm else ""
         return " ".join(filter(None, [*shown, text, alarm]))
 
-    def alarms(self) -> list[str]:
-        """Return the alarms of a value and of its parts."""
-        inner = [f"{name}: {alarm}" for name, part in self.parts for alarm in part.alarms()]
-        return [self.alarm, *inner] if self.alarm else inner
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the summary as plain values, without the picture."""
-        found = {name: value for name, value in vars(self).items() if value not in ("", None, (), 0)}
-        found.pop("picture", None)
-        if self.parts:
-            found["parts"] = {name or str(i): part.to_dict() for i, (name, part) in enumerate(self.parts)}
-        return found
-
 
 def summarise(value: Any) -> Summary:
     """Describe a value. The value is not changed and not kept. A value that fails has the name of its type.
@@ -94,71 +79,55 @@ def summarise(value: Any) -> Summary:
     # Overflows and fully masked arrays warn. A display is no reason for it.
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        return _summary(value, _MOST_IN_ALL, _DEEPEST)
+        return _summary(value, _MOST_PARTS)
 
 
-def _summary(value: Any, room: int, levels: int) -> Summary:
-    """Describe a value with at most `room` parts, in at most so many levels."""
+def _summary(value: Any, most: int) -> Summary:
+    """Describe a value with at most so many parts."""
     try:
-        return _described(value, room, levels)
+        return _described(value, most)
     except Exception:
         return Summary(in_a_line(type(value).__name__))
 
 
-def _described(value: Any, room: int, levels: int) -> Summary:
+def _described(value: Any, most: int) -> Summary:
     kind = in_a_line(type(value).__name__)
-    if isinstance(value, str):
-        text = value[:_MOST_LETTERS] + "…" * (len(value) > _MOST_LETTERS)
-        return Summary(kind, nbytes=len(value), text=visible(repr(text)))
-    if isinstance(value, bytes):
-        text = repr(value[:_MOST_LETTERS])
-        is_long = len(text) > _MOST_LETTERS
-        return Summary(kind, nbytes=len(value), text=text[:_MOST_LETTERS] + "…" * is_long)
+    if isinstance(value, str | bytes):
+        is_long = len(value) > _MOST_LETTERS
+        shown = repr(
+            value[:_MOST_LETTERS] + "…" if is_long and isinstance(value, str) else value[:_MOST_LETTERS]
+        )
+        text = shown if isinstance(value, str) else shown[:_MOST_LETTERS] + "…" * (len(shown) > _MOST_LETTERS)
+        return Summary(kind, nbytes=len(value), text=visible(text))
     if isinstance(value, np.generic) or value is None or isinstance(value, bool | int | float | complex):
         alarm = "NaN" if isinstance(value, float | np.floating) and value != value else ""
         return Summary(kind, text=visible(str(value)[:_MOST_LETTERS]), alarm=alarm)
     if isinstance(value, Mapping):
-        return _of_parts("dict", len(value), ((_name(key), _item(value, key)) for key in value), room, levels)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return _of_parts(kind, len(value), zip(value._fields, value, strict=True), room, levels)
+        named = ((_name(key), partial(value.__getitem__, key)) for key in value)
+        return _of_parts("dict", len(value), named, most)
     if isinstance(value, list | tuple):
-        return _of_parts(kind, len(value), (("", part) for part in value), room, levels)
+        names = getattr(value, "_fields", [""] * len(value))
+        reads = (partial(value.__getitem__, i) for i in range(len(value)))
+        return _of_parts(kind, len(value), zip(names, reads, strict=True), most)
     try:
-        array = np.asarray(value) if _is_image(value) else value if _is_array(value) else None
-        if array is not None:
-            return _of_array(array, value)
+        if _is_array(value) or _is_image(value):
+            return _of_array(value)
     except Exception:  # the array of another library that cannot be read, such as a quantised tensor
         pass
     return Summary(kind, text=visible(brief(value)))
 
 
-def _of_parts(kind: str, n: int, parts: Iterable[tuple[str, Any]], room: int, levels: int) -> Summary:
-    """Describe the first parts. All parts of one value have the same room for parts of their own."""
-    shown = min(n, _MOST_PARTS, room) if levels else 0
-    inner = (room - shown) // max(shown, 1)
-    few = islice(parts, shown)
-    found = tuple(
-        (name, part.summary if isinstance(part, _Unreadable) else _summary(part, inner, levels - 1))
-        for name, part in few
-    )
-    size = sum(part.nbytes for _, part in found)
-    more = f"{n:,} part{'s' * (n != 1)}" if n > shown else ""
-    return Summary(kind, nbytes=size, text=more if n else "empty", parts=found)
-
-
-@dataclass(frozen=True)
-class _Unreadable:
-    """In place of a part that cannot be read."""
-
-    summary: Summary
-
-
-def _item(mapping: Mapping[Any, Any], key: Any) -> Any:
-    """Return the part of a mapping, which may read it from a file only now."""
-    try:
-        return mapping[key]
-    except Exception as error:
-        return _Unreadable(Summary("unreadable", text=brief(error), alarm="cannot be read"))
+def _of_parts(kind: str, n: int, parts: Iterable[tuple[str, Callable[[], Any]]], most: int) -> Summary:
+    """Describe the first parts."""
+    found = []
+    for name, read in islice(parts, most):
+        try:
+            found.append((name, _summary(read(), most // 3 + 1 if most > 1 else 0)))
+        except Exception as error:  # a mapping may read its part from a file only now
+            found.append((name, Summary("unreadable", text=brief(error), alarm="cannot be read")))
+    more = f"{n:,} part{'s' * (n != 1)}" if n > len(found) else ""
+    nbytes = sum(part.nbytes for _, part in found)
+    return Summary(kind, nbytes=nbytes, text=more if n else "empty", parts=tuple(found))
 
 
 def _name(key: Any) -> str:
@@ -185,8 +154,6 @@ def _is_image(value: Any) -> bool:
 
 def _is_array(value: Any) -> bool:
     """Return whether a value is an array or tensor of any library, which may be in a file."""
-    if isinstance(value, np.ndarray):
-        return True
     if _is_tensor(value):
         return bool(value.layout == sys.modules["torch"].strided)
     return hasattr(value, "__array__") and hasattr(value, "shape") and hasattr(value, "dtype")
@@ -196,95 +163,111 @@ def _in_memory(part: Any) -> np.ndarray[Any, Any]:
     """Return an array of any library, or a part of it, as an array of numpy."""
     if isinstance(part, np.ma.MaskedArray):
         return part
-    if isinstance(part, np.ndarray):
-        return part.view(np.ndarray)  # a matrix has two dimensions whatever its part
     if _is_tensor(part):
         part = part.detach().cpu()
         part = part.float() if part.dtype == sys.modules["torch"].bfloat16 else part
     return np.asarray(part)
 
 
-def _of_array(array: Any, value: Any) -> Summary:
+def _of_array(value: Any) -> Summary:
+    array = np.asarray(value) if _is_image(value) else value
     shape = tuple(int(n) for n in array.shape)
-    size = math.prod(shape)
-    is_whole = size <= _MOST_ELEMENTS
-    values = _in_memory(array) if is_whole else _blocks(array, shape)
+    values = _in_memory(_begin_of(array, shape))
+    is_whole = values.size == math.prod(shape)
     dtype = str(getattr(value, "dtype", values.dtype)).removeprefix("torch.")
     if values.dtype.names is not None:
         dtype = f"record({', '.join(values.dtype.names)})"
     elif _is_image(value):
         dtype = f"{value.mode} image"
+    text, alarm = _range(values)
+    if not is_whole:
+        text, alarm = text and f"{text}, of its begin", alarm and f"{alarm} in its begin"
+    # The begin of a single image is no image. That of a batch is one.
+    is_drawn = is_whole or len(shape) in (1, 4) or (len(shape) == 3 and min(shape[0], shape[2]) > 4)
+    drawn = picture(values) if is_drawn and not text.startswith("[") else ""
+    if _is_image(value) and value.mode in ("P", "CMYK"):
+        drawn = picture(np.asarray(value.convert("RGB")))
     kind = f"{_name(dtype)}[{', '.join(map(str, shape))}]"
-    text, alarm = _range(values, shape)
-    if not is_whole and text:
-        text += ", of a part"
-    elif not is_whole and alarm:
-        alarm += " in a part"
-    drawn = "" if text.startswith("[") else picture(_drawable(array, values, value, shape))
-    return Summary(kind, shape, size * values.dtype.itemsize, text, alarm, picture=drawn)
+    nbytes = math.prod(shape) * values.dtype.itemsize
+    return Summary(kind, shape, nbytes, text, alarm, picture=drawn)
 
 
-def _drawable(array: Any, values: np.ndarray[Any, Any], value: Any, shape: tuple[int, ...]) -> Any:
-    """Return what `picture` gets: an array in memory, or a curve that may be in a file."""
-    if _is_image(value) and value.mode not in _MODES_AS_THEY_ARE:
-        return np.asarray(value.convert("RGB"))
-    if math.prod(shape) <= _MOST_ELEMENTS:
-        return values
-    if isinstance(array, np.ndarray):
-        return _in_memory(array)
-    if len(shape) == 1:
-        return array
-    is_batch = len(shape) == 4 or (len(shape) == 3 and shape[2] > 4)
-    few = array[:_MOST_PARTS] if is_batch and shape[0] > _MOST_PARTS else array
-    is_small = math.prod(few.shape) <= _MOST_ELEMENTS
-    return _in_memory(few) if is_small or _is_tensor(few) else np.zeros(0)  # no picture
+def _begin_of(array: Any, shape: tuple[int, ...]) -> Any:
+    """Return an array, or the first elements of a large one, which may be in a file."""
+    window, rest = list(shape), _MOST_ELEMENTS
+    for axis in reversed(range(len(shape))):
+        window[axis] = min(shape[axis], max(rest, 1))
+        rest //= max(window[axis], 1)
+    is_whole = math.prod(shape) <= _MOST_ELEMENTS
+    return array if is_whole else array[tuple(slice(0, n) for n in window)]
 
 
-def _blocks(array: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Return the values of a few blocks of a large array, which may be in a file.
-
-    Elements that lie apart would be slow to read, and wrong for values that repeat.
-    """
-    window, rest = list(shape), _MOST_ELEMENTS // _BLOCKS
-    for axis in range(len(shape)):
-        others = math.prod(window[axis + 1 :])
-        window[axis] = min(shape[axis], max(rest // others, 1))
-        rest = max(rest // window[axis], 1)
-    found = []
-    for which in range(_BLOCKS):
-        starts = [(n - wide) * which // (_BLOCKS - 1) for n, wide in zip(shape, window, strict=True)]
-        block = array[tuple(slice(i, i + wide) for i, wide in zip(starts, window, strict=True))]
-        found.append(_in_memory(block).ravel())
-    is_masked = any(isinstance(block, np.ma.MaskedArray) for block in found)
-    joined: np.ndarray[Any, Any] = (np.ma.concatenate if is_masked else np.concatenate)(found)
-    return joined
-
-
-def _range(array: np.ndarray[Any, Any], shape: tuple[int, ...]) -> tuple[str, str]:
+def _range(array: np.ndarray[Any, Any]) -> tuple[str, str]:
     """Return the range and the mean of an array, and an alarm for values that are not finite."""
     if array.dtype.kind not in "biuf" or not array.size:
         return (visible(brief(array.tolist())) if 0 < array.size <= _MOST_SHOWN else ""), ""
-    values, alarm = array.ravel(), ""
-    if isinstance(values, np.ma.MaskedArray):
-        values, masked = values.compressed(), int(np.ma.getmaskarray(values).sum())
-        alarm = f"{count(masked)} masked" if masked else ""
-    if values.dtype.kind == "f":
-        finite = np.isfinite(values)
-        if not finite.all():
-            nans = int(np.isnan(values).sum())
-            others = int(values.size - finite.sum()) - nans
-            alarm = ", ".join(
-                [f"{count(nans)} NaN"] * (nans > 0) + [f"{count(others)} infinite"] * (others > 0)
-            )
-            values = values[finite]
+    is_float, is_masked = array.dtype.kind == "f", isinstance(array, np.ma.MaskedArray)
+    values = array.compressed() if isinstance(array, np.ma.MaskedArray) else np.asarray(array).ravel()
+    nans = int(np.isnan(values).sum()) if is_float else 0
+    others = int(np.isinf(values).sum()) if is_float else 0
+    found = {"NaN": nans, "infinite": others, "masked": array.size - values.size}
+    alarm = ", ".join(f"{count(n)} {name}" for name, n in found.items() if n)
+    if array.ndim == 1 and not is_masked and array.size <= (_MOST_SHOWN if is_float else _MOST_LABELS):
+        return str([float(number(x)) if is_float else x for x in array.tolist()]), alarm
+    values = values[np.isfinite(values)] if nans or others else values
     if not values.size:
         return "", alarm
-    is_float = array.dtype.kind == "f"
-    if (
-        len(shape) == 1
-        and array.size <= (_MOST_SHOWN if is_float else _MOST_LABELS)
-        and "masked" not in alarm
-    ):
-        return str([float(number(x)) if is_float else x for x in array.tolist()]), alarm
     low, high, mean = (float(x) for x in (values.min(), values.max(), values.mean(dtype=np.float64)))
     return f"{number(low)} … {number(high)}, mean {number(mean)}", alarm
+
+
+def structure(items: Sequence[Summary], *, is_part: bool = False) -> str:
+    """Return the structure of some items, with the range of the lengths that differ. A part has brackets.
+
+    >>> import numpy as np
+    >>> from .summary import summarise
+    >>> structure([summarise({"x": np.zeros((n, 3), "u1"), "y": 1}) for n in (5, 8)])
+    'x: uint8[5–8, 3], y: int'
+    """
+    kinds = list(dict.fromkeys(_kind(item) for item in items))
+    if len(kinds) > 1:
+        groups = ([item for item in items if _kind(item) == kind] for kind in kinds)
+        return " | ".join(structure(group, is_part=True) for group in groups)
+    first = items[0]
+    if first.shape is not None:
+        sizes = zip(*[item.shape or () for item in items], strict=True)
+        return f"{first.type.partition('[')[0]}[{', '.join(map(_span, sizes))}]"
+    if not first.parts:
+        return first.type
+    lengths = [_count(item) for item in items]
+    if first.type == "list" and (min(lengths) < max(lengths) or len(set(_kinds(items))) == 1):
+        inner = structure([part for item in items for _, part in item.parts], is_part=True)
+        return f"list of {_span(lengths)} × {f'({inner})' if ' | ' in inner else inner}"
+    columns = zip(*[item.parts for item in items], strict=False)  # some are cut where others are not
+    found = [(column[0][0], structure([part for _, part in column], is_part=True)) for column in columns]
+    text = ", ".join(f"{name}: {part}" if name else part for name, part in found)
+    if first.type in ("tuple", "list"):
+        return f"({text})" if first.type == "tuple" else f"[{text}]"
+    return f"{{{text}}}" if is_part else text
+
+
+def _kinds(items: Sequence[Summary]) -> list[tuple[object, ...]]:
+    return [_kind(part) for item in items for _, part in item.parts]
+
+
+def _kind(item: Summary) -> tuple[object, ...]:
+    """Return the properties that items of one structure share."""
+    if item.shape is not None:
+        return item.type.partition("[")[0], len(item.shape)
+    names = () if item.type == "list" else tuple(name for name, _ in item.parts)
+    return item.type, bool(item.parts), names
+
+
+def _count(item: Summary) -> int:
+    """Return the length of a list. Its summary has only the first parts."""
+    return int(item.text.partition(" ")[0].replace(",", "")) if item.text else len(item.parts)
+
+
+def _span(sizes: Sequence[int]) -> str:
+    low, high = min(sizes), max(sizes)
+    return str(low) if low == high else f"{low}–{high}"

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any
 
 from ..core.errors import EvaluationError, brief
 from ..core.tracebacks import hiding_frames
-from ..core.units import seconds
+from ..core.units import plural, seconds
 from ..core.view import Indexable, is_measured
-from .cards import label, path_of, stage_row
+from .explain import column, drawing
 from .html import ALARM, cut, escape, faint, frame, pre, visible
 from .remedy import refuse_one_shots, viewed
-from .steps import Step, Steps, failed_step, key_of
-from .tree import column, drawing
+from .steps import Step, Steps, failed_step, key_of, label, path_of, stage_row
 from .ways import without_nodes
 
 __all__ = ["Trace", "trace"]
@@ -47,27 +45,17 @@ class Trace:
         return self.step.failed()
 
     def sources(self) -> dict[str, list[Any]]:
-        """Return the indices that were read from each source. Sources with the same text are numbered.
+        """Return the indices that were read from each source.
 
         >>> import seqkit as sk
         >>> sk.batch(sk.shuffle("abcdef", seed=0), 2).trace(1).sources()
         {'<str of 6>': [5, 1]}
         """
-        found: dict[str, dict[int, dict[Any, Any]]] = {}
+        found: dict[str, dict[Any, Any]] = {}
         for step in self.step.walk():
             if not step.parts:
-                found.setdefault(step.view, {}).setdefault(step.origin, {}).setdefault(
-                    key_of(step.index), step.index
-                )
-        return {
-            f"{text} [{number}]" if len(origins) > 1 else text: list(indices.values())
-            for text, origins in found.items()
-            for number, indices in enumerate(origins.values(), 1)
-        }
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the tree as plain values: view, index, seconds, value, key, error and parts of each step."""
-        return self.step.to_dict()
+                found.setdefault(step.view, {}).setdefault(key_of(step.index), step.index)
+        return {text: list(indices.values()) for text, indices in found.items()}
 
     def __str__(self) -> str:
         tree = [text for text, _ in _lines(self.step)]
@@ -83,25 +71,19 @@ class Trace:
         return frame(title, pre("\n".join(lines)), notes, stage_row(self.step))
 
     def _title(self) -> str:
-        path = self.failed
-        return (
-            f"{label(self.step)} failed: {path_of(path)}" if path else f"{label(self.step)}: {self._cost()}"
-        )
-
-    def _cost(self) -> str:
-        return f"{sum(not step.is_same for step in self.step.walk()):,} steps in {seconds(self.seconds)}"
+        if path := self.failed:
+            return f"{label(self.step)} failed: {path_of(path)}"
+        steps = sum(not step.is_same for step in self.step.walk())
+        return f"{label(self.step)}: {plural(steps, 'step')} in {seconds(self.seconds)}"
 
     def _notes(self) -> Iterator[str]:
-        """Yield the keys of random views, which all items of a view share, and what was read."""
-        keys = dict.fromkeys((step.view, step.key) for step in self.step.walk() if step.key)
-        yield from (f"{view}: {key[:-24]}…" for view, key in keys)
         for name, indices in self.sources().items():
             more = f", … {len(indices) - _MOST_INDICES:,} more" if len(indices) > _MOST_INDICES else ""
             yield f"read from {name}: {', '.join(map(brief, indices[:_MOST_INDICES]))}{more}"
 
 
 def trace(sequence: Indexable[Any] | Any, i: int) -> Trace:
-    """Compute one item and return its origin: items of the views below, values, times and random keys.
+    """Compute one item and return its origin: items of the views below, values and times.
 
     Parameters
     ----------
@@ -158,7 +140,7 @@ def of_error(error: EvaluationError) -> Trace:
 
 
 def _traced(view: Any, i: Any) -> Trace:
-    return Trace(Steps(perf_counter, _MOST_PARTS, uses_caches=False).of(view, i))
+    return Trace(Steps(_MOST_PARTS, uses_caches=False).of(view, i))
 
 
 def error_display(error: EvaluationError) -> str:
@@ -167,10 +149,9 @@ def error_display(error: EvaluationError) -> str:
     >>> "smap(int)[1]" in error_display(EvaluationError("x", view=viewed("ab", "trace").smap(int), index=1))
     True
     """
-    message = pre(f'<span style="color:{ALARM}">{escape(error)}</span>')
     step = failed_step(error)
-    lines = _lines(step) if step else []
-    return frame(message, pre("\n".join(_html(text, step) for text, step in lines)))
+    tree = [_html(*line) for line in (_lines(step) if step else [])]
+    return frame(pre(f'<span style="color:{ALARM}">{escape(error)}</span>'), pre("\n".join(tree)))
 
 
 def _lines(root: Step) -> list[tuple[str, Step | None]]:
@@ -178,12 +159,16 @@ def _lines(root: Step) -> list[tuple[str, Step | None]]:
     tree: Iterator[tuple[str, Step | str]] = drawing(root, _parts)
     rows = [(branch + (step if isinstance(step, str) else label(step)), step) for branch, step in tree]
     width = column(head for head, _ in rows)
-    return [
-        (head, None)
-        if isinstance(step, str)
-        else (f"{head:<{width}}   {_taken(step):>8}  {_value(step)}".rstrip(), step)
-        for head, step in rows
-    ]
+    found: list[tuple[str, Step | None]] = []
+    for head, step in rows:
+        if isinstance(step, str):
+            found.append((head, None))
+            continue
+        taken, text = "", f"✗ {step.error}" if step.error else "not computed"
+        if step.value is not None:
+            taken, text = ("", "") if step.is_same else (seconds(step.seconds), step.value.line())
+        found.append((f"{head:<{width}}   {taken:>8}  {text}".rstrip(), step))
+    return found
 
 
 def _parts(step: Step | str) -> list[Step | str]:
@@ -193,18 +178,6 @@ def _parts(step: Step | str) -> list[Step | str]:
     inner: list[Step | str] = [part for part in step.parts if part.value is not None or part.failed()]
     left = len(step.parts) - len(inner)
     return [*inner, *[f"… {left:,} more"] * (left > 0)]
-
-
-def _taken(step: Step) -> str:
-    return "" if step.is_same or step.value is None else seconds(step.seconds)
-
-
-def _value(step: Step) -> str:
-    if step.error:
-        return f"✗ {step.error}"
-    if step.value is None:
-        return "not computed"
-    return "" if step.is_same else step.value.line()
 
 
 def _html(text: str, step: Step | None) -> str:

@@ -6,17 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..core.arguments import optional_number
-from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
 from ..core.units import plural, rounded, size
-from ..core.view import Indexable, View
+from ..core.view import Indexable
 from ..prefetch.node import Prefetch, prefetch
-from ..prefetch.settings import Settings
 from . import html
-from .choice import Choice, Speed
-from .choose import MEASURING_S, choose
+from .choose import MEASURING_S, Choice, choose
+from .explain import text_of
 from .remedy import in_words_of, is_loader, told, viewed
-from .tree import text_of
 
 __all__ = ["Tuning", "tune"]
 
@@ -65,22 +62,15 @@ def tune(sequence: Indexable[Any] | Any, seconds: float | None = None) -> Tuning
     ('thread', True)
     """
     length_s = optional_number(seconds, "tune: seconds", "seconds") or MEASURING_S
-    view, settings, subject = _to_measure(sequence)
-    text = text_of(view) if subject == "view" else subject
-    return Tuning(text, choose(view, settings, length_s), subject)
-
-
-def _to_measure(sequence: Any) -> tuple[View[Any], Settings, str]:
-    """Return the view that workers would compute, how they would start, and what was given."""
-    subject = "view"
-    if is_loader(sequence):
-        subject = type(sequence).__name__
-        viewed(sequence, "tune")  # refuses a loader whose view cannot be read
-        sequence = sequence.with_workers(1).view
-    view = as_view(sequence, "tune")
+    given: Any = sequence
+    view, subject = viewed(given, "tune"), "view"
+    if is_loader(given):
+        view, subject = given.with_workers(1).view, type(given).__name__
     node = view if isinstance(view, Prefetch) else prefetch(view)
+    text = text_of(node._sources[0]) if subject == "view" else subject
     # `max_buffered` is for the given number of workers.
-    return node._sources[0], replace(node._settings, max_buffered=None), subject
+    settings = replace(node._settings, max_buffered=None)
+    return Tuning(text, choose(node._sources[0], settings, length_s), subject)
 
 
 @dataclass(frozen=True, repr=False)
@@ -125,23 +115,13 @@ class Tuning:
         measured = self.choice.measured
         if measured is None or not measured.cost.items:
             return []
-        cost = measured.cost
-        rows = [
-            (_workers(speed), f"{rounded(speed.items_per_s)} items/s", speed) for speed in measured.compared
-        ]
-        name_width, rate_width = (max(len(row[column]) for row in rows) for column in (0, 1))
+        cost, names = measured.cost, {"inline": "no workers", "thread": "threads", "process": "processes"}
         failed = f", {cost.failed} failed: {cost.error}" if cost.failed else ""
-        return [
-            f"Measured here, just now, {plural(cost.items, 'item')} of about {size(cost.nbytes)}{failed}:",
-            *(
-                f"  {name:<{name_width}}  {rate:>{rate_width}}"
-                + "  chosen" * (speed.method == self.choice.method)
-                for name, rate, speed in rows
-            ),
+        lines = [
+            f"Measured here, just now, {plural(cost.items, 'item')} of about {size(cost.nbytes)}{failed}:"
         ]
-
-
-def _workers(speed: Speed) -> str:
-    names = {"inline": "workers", "thread": "threads", "process": "processes"}
-    name = names[speed.method] if speed.workers != 1 else speed.method
-    return f"{speed.workers or 'no'} {name}"
+        for method, workers, rate in measured.compared:
+            name = f"{workers or ''} {names[method] if workers != 1 else method}".strip()
+            chosen = "  chosen" * (method == self.choice.method)
+            lines.append(f"  {name:<14}{rounded(rate):>8} items/s{chosen}")
+        return lines

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import reprlib
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from time import perf_counter
@@ -10,18 +12,147 @@ from typing import Any, Self
 
 from ..core.arguments import optional_number, positive_int
 from ..core.errors import ItemTimeout, WorkerDied, summary
-from ..core.randomness import generators_kept
+from ..core.randomness import changed_generators, generators_kept, global_states
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
 from ..core.units import plural
 from ..core.view import Indexable, View
 from . import html
-from .differences import Difference, explained
+from .explain import text_of
 from .remedy import is_loader, refuse_one_shots
-from .tree import text_of
-from .ways import REFERENCE, RESUMED, EpochOf, Way, digests, shortened, ways, without_nodes
+from .ways import PROCESSES, REFERENCE, RESUMED, THREADS, EpochOf, Way, digest, digests, ways, without_nodes
 
-__all__ = ["Check", "Verification", "verify"]
+__all__ = ["Check", "Difference", "Verification", "explained", "verify"]
+
+
+# How many items before the differing one are read again, and how often: not every race shows at once.
+MOST_ITEMS = 64
+TRIES = 3
+# The ways to be explained first: the simplest one explains the others.
+_SIMPLEST = ("no workers, again", "2 processes", "2 spawned processes")
+_RANDOM_MAP = "Use sk.random_map(f, items), which calls f(item, rng) with a generator for each item"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first item that differs, and why.
+
+    Attributes
+    ----------
+    index, epoch : int
+        Where the whole pipeline differs first.
+    way : str
+        How it was read.
+    stage : str
+        The lowest view that differs.
+    expected, found : str
+        An item of this view without workers, and read this way, shortened.
+    cause, remedy : str
+        Sentences.
+    """
+
+    index: int
+    epoch: int
+    way: str
+    stage: str
+    expected: str
+    found: str
+    cause: str
+    remedy: str
+
+    def __str__(self) -> str:
+        values = f"\n  {REFERENCE}: {self.expected}\n  {self.way}: {self.found}" if self.expected else ""
+        return (
+            f"Item {self.index} of epoch {self.epoch} differs first ({self.way}). The difference arises in"
+            f" {self.stage}:{values}\nCause: {self.cause}.\nRemedy: {self.remedy}."
+        )
+
+
+def explained(epoch: EpochOf, firsts: dict[str, int]) -> Difference:
+    """Explain a difference. `firsts` has the first differing index for each way to read that differs."""
+    name = next((way for way in _SIMPLEST if way in firsts), next(iter(firsts)))
+    index, view, way = firsts[name], _viewed(epoch), ways(False).get(name)
+    lowest = None if view is None or way is None else _lowest(view, index, way)
+    kind = type(epoch.sequence).__name__
+    text = kind if is_loader(epoch.sequence) else text_of(epoch.sequence)
+    stage, expected, found, part, count = lowest or (text, "", "", epoch, index + 1)
+    before = global_states()
+    with suppress(Exception):
+        for _ in part.read(count):
+            pass
+    drawn = " and ".join(f"`{generator}`" for generator in changed_generators(before))
+    return Difference(index, epoch.number, name, stage, expected, found, *_cause_of(drawn, set(firsts)))
+
+
+def _viewed(epoch: EpochOf) -> View[Any] | None:
+    """Return the view of an epoch, or None if there is none."""
+    if isinstance(epoch.sequence, View):
+        return epoch.sequence
+    has_view = hasattr(type(epoch.sequence), "view")
+    return without_nodes(epoch.sequence.view.at_epoch(epoch.number)) if has_view else None
+
+
+def _cause_of(drawn: str, differing: set[str]) -> tuple[str, str]:
+    """Return the cause of a difference as far as it is known, and a remedy.
+
+    `drawn` names the global generators that an item moves. `differing` are the ways to read that differ.
+    """
+    if drawn:
+        return f"It draws from the global generator of {drawn}", _RANDOM_MAP
+    if differing <= THREADS:
+        return (
+            "Only threads differ: they change an object that they share while others use it",
+            "Make a new object for each item, or use processes",
+        )
+    if differing <= PROCESSES:
+        return (
+            "Only other processes differ: the item depends on the process, on the order of a set or the hash"
+            " of a text, or on a variable that the program has set at run time",
+            "Sort sets. Pass variables as arguments, with functools.partial, or set them in start_hook",
+        )
+    return (
+        "It keeps state from item to item, such as a generator of its own, or depends on the clock or the"
+        " system",
+        f"Compute an item from its index and its data only. {_RANDOM_MAP}",
+    )
+
+
+def _lowest(view: View[Any], index: int, way: Way) -> tuple[str, str, str, EpochOf, int] | None:
+    """Return the lowest view whose items differ, two items, and where to read it again; or None."""
+    for _ in range(TRIES):
+        for part, indices in _below(view, range(max(0, index + 1 - MOST_ITEMS), index + 1)):
+            try:
+                selected = EpochOf(part, 0, indices=indices)
+                expected = [*ways(False)[REFERENCE](selected, len(indices))]
+                others = [*way(selected, len(indices))]
+            except Exception:  # such as items that cannot be sent by a process
+                continue
+            for number, (one, other) in enumerate(zip(expected, others, strict=False), 1):
+                if digest(one) != digest(other):
+                    return text_of(part), reprlib.repr(one), reprlib.repr(other), selected, number
+    return None
+
+
+def _below(view: View[Any], indices: range) -> list[tuple[View[Any], list[int]]]:
+    """Return the views that some items are made of, with the indices that are read: the sources first.
+
+    A view may read other views than its sources, such as those of another epoch.
+    """
+    found: dict[int, tuple[View[Any], list[int]]] = {}
+    seen: set[tuple[int, int]] = set()
+
+    def visit(part: View[Any], i: int) -> None:
+        if (id(part), i) not in seen:
+            seen.add((id(part), i))
+            with suppress(Exception):  # it cannot tell: its sources are left out
+                for source, parts in part._parts(i):
+                    for j in parts:
+                        visit(source, j)
+            found.setdefault(id(part), (part, []))[1].append(i)
+
+    for i in indices:
+        visit(view, i)
+    return list(found.values())
 
 
 @hiding_frames()
@@ -186,9 +317,6 @@ def _verified(
         found: dict[str, list[bytes]] = {}
         notes: dict[str, str] = {}
         until = perf_counter() + seconds / (2 * len(to_read))
-        if isinstance(epoch.sequence, View):
-            epoch = epoch._replace(sequence=shortened(epoch.sequence, most, until))
-            until = perf_counter() + seconds / (2 * len(to_read))
         for name, way in to_read.items():
             try:
                 found[name] = digests(way(epoch, most), until)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import operator
 import pickle
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import struct
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,26 +24,118 @@ from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.results import NOT_SENT
 from ..stores.add_cache.add_cache import AddCache
 from ..views.bases.scanned import Scanned
-from .digest import digest
 
 __all__ = [
-    "PROCESSES",
-    "REFERENCE",
-    "RESUMED",
-    "THREADS",
-    "EpochOf",
-    "Way",
-    "digests",
-    "shortened",
-    "ways",
-    "without_nodes",
+    *("PROCESSES", "REFERENCE", "RESUMED", "THREADS", "EpochOf"),
+    *("Way", "digest", "digests", "ways", "without_nodes"),
 ]
+
+
+_NAMED = (type, FunctionType, BuiltinFunctionType, ModuleType)
+_ATOMS: dict[type, Callable[[Any], bytes]] = {
+    type(None): lambda _: b"",
+    bool: lambda value: b"1" if value else b"0",
+    int: lambda value: b"%x" % value,  # decimal digits are limited
+    float: lambda value: struct.pack("<d", value),
+    str: lambda value: value.encode("utf-8", "surrogatepass"),
+    bytes: bytes,
+    bytearray: bytes,
+}
+
+
+def digest(item: Any) -> bytes:
+    """Return the digest of an item: equal for items of equal content, bit for bit, in every process.
+
+    Arrays count with dtype, shape and bytes, whatever their memory order; floats with their bits, so NaN
+    equals NaN and 0.0 differs from -0.0; dicts with their order; sets without one. Other objects count as
+    what `pickle` would store of them. Objects whose content cannot be told, such as open files, count as
+    their class.
+
+    >>> import math
+    >>> digest({"x": math.nan}) == digest({"x": math.nan}), digest(1) == digest(1.0)
+    (True, False)
+    """
+    return _Digests().of(item, 60)
+
+
+class _Digests:
+    """The digests of objects, each computed once however often it occurs."""
+
+    def __init__(self) -> None:
+        self._open: set[int] = set()  # objects whose content is being read
+        self._known: dict[int, tuple[Any, bytes]] = {}  # keeps the objects, so that no identifier comes twice
+
+    def of(self, item: Any, levels: int) -> bytes:
+        kind = type(item)  # not `__class__`: an item may fail for attributes that it lacks
+        if kind is memoryview:  # a process sends it as bytes
+            item, kind = item.tobytes(), bytes
+        if kind in _ATOMS:
+            return _hash(kind.__name__, [_ATOMS[kind](item)])
+        if issubclass(kind, _NAMED):
+            return _hash(f"name {getattr(item, '__module__', '')}.{item.__name__}")
+        if issubclass(kind, io.StringIO | io.TextIOWrapper):  # a process sends a text file as a StringIO
+            return _hash("text file")
+        if levels == 0 or id(item) in self._open:
+            return _hash(f"again {kind.__qualname__}")
+        if id(item) not in self._known:
+            self._open.add(id(item))
+            about, content = _content(item, kind)
+            is_whole = isinstance(content, bytes)
+            parts = [content] if is_whole else [self.of(part, levels - 1) for part in content]
+            parts = sorted(parts) if issubclass(kind, set | frozenset) else parts
+            self._known[id(item)] = item, _hash(f"{kind.__module__}.{kind.__qualname__} {about}", parts)
+            self._open.discard(id(item))
+        return self._known[id(item)][1]
+
+
+def _hash(kind: str, parts: Iterable[Any] = ()) -> bytes:
+    found = hashlib.blake2b(kind.encode(), digest_size=16)
+    for part in parts:
+        found.update(b" %d " % len(part) + part)
+    return found.digest()
+
+
+def _content(item: Any, kind: type) -> tuple[str, Any]:
+    """Return a text about an object, and its bytes or its parts."""
+    torch: Any = sys.modules.get("torch")
+    if issubclass(kind, np.ma.MaskedArray):
+        return "", [item.data, np.ma.getmaskarray(item)]
+    if issubclass(kind, np.ndarray | np.generic):
+        plain = np.asarray(item)
+        if names := plain.dtype.names:  # not the bytes between the fields
+            return str(names), [plain[name] for name in names]
+        is_whole = not plain.dtype.hasobject
+        content = np.ascontiguousarray(plain).tobytes() if is_whole else plain.ravel().tolist()
+        return f"{plain.dtype.str} {plain.shape}", content
+    if torch and issubclass(kind, torch.Tensor) and item.layout == torch.strided and not item.is_nested:
+        if item.is_meta:  # it has no content
+            return f"{item.dtype} {tuple(item.shape)}", ()
+        bits = item.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
+        return f"{item.dtype} {tuple(item.shape)}", bits.numpy().tobytes()
+    if issubclass(kind, dict):
+        return "", [part for pair in item.items() for part in pair]
+    if issubclass(kind, list | tuple | set | frozenset):
+        return "", item
+    try:  # what `pickle` would store
+        reduced = item.__reduce_ex__(4)
+    except TypeError:  # files, locks, and the like
+        return "", ()
+    except Exception:  # such as KeyError of a `__getattr__`
+        reduced = kind, (), getattr(item, "__dict__", None)
+    if isinstance(reduced, str):
+        return reduced, ()
+    return "", [part if i < 3 else list(part or ()) for i, part in enumerate(reduced[:5])]
+
 
 REFERENCE, AGAIN, RESUMED = "no workers", "no workers, again", "resumed in the middle"
 THREADS = {"2 threads"}
 PROCESSES = {"2 processes", "2 spawned processes", "a pickled copy"}
 # How long one item may take before it counts as hanging.
 LIMIT_S = 30.0
+# Of `filter` views and the like, so many items of the source are read at most.
+MOST_SCANNED = 1000
+# In place of an item that failed, with the class of its error.
+FAILED = "an item that failed"
 
 Change = Callable[[View[Any], tuple[View[Any], ...]], View[Any] | None]
 # Returns up to so many items of an epoch.
@@ -57,23 +153,13 @@ class EpochOf(NamedTuple):
     dataset: View[Any] | None = None
     indices: list[int] | None = None
 
-    def read(
-        self,
-        count: int,
-        workers: int = 0,
-        method: Any = "thread",
-        context: Any = None,
-        changed: Callable[[Any], Any] = lambda copy: copy,
-    ) -> Iterator[Any]:
-        """Yield up to `count` items, read with so many workers. `changed` may replace the copy to read."""
-        with changed(self.copy(workers, method, context)) as copy:
-            yield from _outcomes(iter(copy), count)
+    def read(self, count: int, *workers: Any) -> Iterator[Any]:
+        """Yield up to `count` items, read with so many workers, a method and a start method."""
+        return _read(self.copy(*workers), count)
 
     def copy(self, workers: int = 0, method: Any = "thread", context: Any = None) -> Any:
         """Return a view or a loader of the same items with other workers, which scans its sources anew."""
-        is_limited = workers and not (
-            method == "process" and why_not_here()
-        )  # the standard pool has no limit
+        is_limited = workers and not (method == "process" and why_not_here())  # the other pool has none
         limit_s = LIMIT_S if is_limited else None
         if isinstance(self.sequence, View):
             view = _rewritten(self.sequence, _scanned_anew)
@@ -93,16 +179,22 @@ def ways(is_loader: bool) -> dict[str, Way]:
         "2 threads": lambda epoch, n: epoch.read(n, 2),
         REFERENCE: lambda epoch, n: epoch.read(n),
         AGAIN: lambda epoch, n: epoch.read(n),
-        "a pickled copy": lambda epoch, n: epoch.read(n, changed=_pickled),
+        "a pickled copy": _pickled,
     }
     return {**found, RESUMED: _resumed} if is_loader else found
 
 
-def _pickled(value: Any) -> Any:
+def _read(copy: Any, count: int) -> Iterator[Any]:
+    with copy:
+        yield from _outcomes(iter(copy), count)
+
+
+def _pickled(epoch: EpochOf, count: int) -> Iterator[Any]:
     try:
-        return pickle.loads(pickle.dumps(value))
+        copy = pickle.loads(pickle.dumps(epoch.copy()))
     except Exception as error:
         raise ValueError(f"it cannot be pickled: {type(error).__name__}") from error
+    return _read(copy, count)
 
 
 def _resumed(epoch: EpochOf, count: int) -> Iterator[Any]:
@@ -112,9 +204,9 @@ def _resumed(epoch: EpochOf, count: int) -> Iterator[Any]:
         for _ in _outcomes(begun, count // 2):
             pass
         state = json.loads(json.dumps(first.state_dict()))
-    with epoch.copy(2) as second:
-        second.load_state_dict(state)
-        yield from _outcomes(iter(second), count - count // 2)
+    second = epoch.copy(2)
+    second.load_state_dict(state)
+    yield from _read(second, count - count // 2)
 
 
 def digests(items: Iterator[Any], until: float = float("inf")) -> list[bytes]:
@@ -125,13 +217,6 @@ def digests(items: Iterator[Any], until: float = float("inf")) -> list[bytes]:
         if perf_counter() > until:
             break
     return found
-
-
-@dataclass(frozen=True)
-class FailedItem:
-    """In place of an item that failed: the class of its error."""
-
-    error: str
 
 
 def _outcomes(items: Iterator[Any], count: int) -> Iterator[Any]:
@@ -152,7 +237,7 @@ def _outcomes(items: Iterator[Any], count: int) -> Iterator[Any]:
                 raise cause from None
             # Only the text of an error comes from a process, if it cannot be pickled.
             text = str(cause) if isinstance(cause, RemoteError) else summary(cause)
-            yield FailedItem(text.partition(":")[0].rpartition(".")[2])
+            yield FAILED, text.partition(":")[0].rpartition(".")[2]
 
 
 # -------------------------------------------------------------------- expressions
@@ -173,39 +258,15 @@ def without_nodes(view: View[Any], nodes: bool = False) -> View[Any]:
 
 
 def _scanned_anew(view: View[Any], sources: tuple[View[Any], ...]) -> View[Any] | None:
-    """Return a `filter` view or the like that has not scanned its sources, or None for other views."""
+    """Return a `filter` view or the like that scans the first items of its source, or None for others."""
     if not (view._sources and view._length_reads):
         return None
+    if is_measured(sources[0]) and isinstance(n := sources[0]._n, int) and n > MOST_SCANNED:
+        sources = (sources[0][:MOST_SCANNED], *sources[1:])
     rebuilt = view._rebuild(sources)
     if isinstance(rebuilt, Scanned):  # it shares the scan of the given view
         rebuilt._found = Deferred()
     return rebuilt
-
-
-def shortened(view: View[Any], count: int, until: float) -> View[Any]:
-    """Return an expression with the same first items, whose length is found without a long scan.
-
-    Only the first items of the sources of `filter` views and the like are left: as many as `count` items of
-    `view` need, or as can be read until a time.
-    """
-    most = count
-    while not is_measured(_rewritten(view, _scanned_anew)):
-        cut: list[int] = []  # how many items are left out
-
-        def change(view: View[Any], sources: tuple[View[Any], ...]) -> View[Any] | None:
-            if not (view._sources and view._length_reads and is_measured(sources[0])):
-                return None
-            if isinstance(n := sources[0]._n, int):
-                cut.append(max(0, n - most))  # noqa: B023 - called in this round
-                sources = (sources[0][:most], *sources[1:])  # noqa: B023
-            return view._rebuild(sources)
-
-        found = _rewritten(view, change)
-        items = sum(1 for _ in _outcomes(iter(_rewritten(found, _scanned_anew)), count))
-        if items == count or not any(cut) or (items and perf_counter() > until):
-            return found
-        most *= 4
-    return view
 
 
 def _rewritten(view: View[Any], change: Change, copies: dict[int, View[Any]] | None = None) -> View[Any]:

@@ -48,7 +48,7 @@ def filter(  # noqa: A001 - the field's word for it
     progress : True, callable, bar or file, optional
         True shows the display of `watch` during the scan. A function is called after each item, with the
         number of items done and the number of all items (None if unknown). An exception that it raises ends
-        the scan. A bar such as ``tqdm(total=n)``, or its class, is moved. A text file gets lines of JSON.
+        the scan. A bar such as ``tqdm(total=n)`` is moved. A text file gets lines of JSON.
         Copies and pickles of the view do not have it.
 
     Returns

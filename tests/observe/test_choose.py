@@ -12,11 +12,17 @@ from typing import Any
 import pytest
 
 import seqkit as sk
-from seqkit.observe import choice as choices
 from seqkit.observe import choose
-from seqkit.observe.choice import MOST_WORKERS, Choice, Cost, Measured, Speed, decided
-from seqkit.observe.choose import CostAndThreads, in_child
-from seqkit.observe.measure import cost_of, lock_share_of, next_start, use_of
+from seqkit.observe.choose import (
+    Choice,
+    Cost,
+    CostAndThreads,
+    Measured,
+    Speed,
+    decided,
+    in_child,
+)
+from seqkit.observe.measure import MOST_WORKERS, cost_of, lock_share_of, next_start, use_of
 
 HERE = os.getpid()
 NUMBERS = list(range(200))
@@ -81,7 +87,7 @@ def test_items_that_are_too_slow_to_try_are_judged_by_their_sleep() -> None:
 
 
 def test_memory_limits_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choices, "memory_limit_bytes", lambda: 4 << 30)
+    monkeypatch.setattr(choose, "memory_limit_bytes", lambda: 4 << 30)
     assert chosen(cost(0.2, 0.19, nbytes=100 << 20), ("thread", 32, 100)).workers == 5
     assert chosen(cost(0.2, nbytes=4 << 30), ("thread", 2, 10)).workers == 1
 
@@ -176,8 +182,8 @@ def test_successive_measurements_read_other_items() -> None:
     view = sk.smap(seen.append, NUMBERS)
     _, start = cost_of(view, 0, 0.0)
     assert (seen, start) == ([0], 1)
-    use, after = use_of(view, sk.prefetch(view)._settings, "thread", 1, start, 0.0)
-    assert use.items_per_s > 0
+    (rate, *_), after = use_of(view, sk.prefetch(view)._settings, "thread", 1, start, 0.0)
+    assert rate > 0
     assert after >= 3
     assert seen[1] == 1
     assert next_start(view, 0, 150) == 0  # too few are left

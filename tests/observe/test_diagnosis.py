@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 import seqkit as sk
-from seqkit.observe.choice import Cost, Measured, Speed, decided
-from seqkit.observe.diagnosis import diagnose
-from seqkit.observe.measurement import Measurement, NodeFigures, Stage
+from seqkit.observe.choose import Cost, Measured, Speed, decided
+from seqkit.observe.diagnosis import Measurement, NodeFigures, Stage, diagnose
 from seqkit.prefetch.statistics import Statistics
 
 MIB = 1 << 20

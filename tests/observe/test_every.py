@@ -36,9 +36,8 @@ def test_a_line_is_printed_every_so_many_items(method):
     lines = found.stderr.splitlines()
     assert found.returncode == 0, found.stderr
     assert [re.match(LINE, line).group(1) for line in lines] == ["20", "40", "60"]
-    for line in lines:
-        names = re.findall(STAGE, re.match(LINE, line).group(2))
-        assert set(names) == {"batch(2)", "smap(decode)", "<range of 120>"}
+    names = {name for line in lines for name in re.findall(STAGE, re.match(LINE, line).group(2))}
+    assert names == {"batch(2)", "smap(decode)", "<range of 120>"}
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")

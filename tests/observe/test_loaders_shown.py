@@ -1,7 +1,6 @@
 """`preview` and `trace` of loaders: samplers, keys of any kind, iterators that would be used up."""
 
 import io
-import json
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ import torch
 from torch.utils.data import BatchSampler, IterableDataset, RandomSampler, SubsetRandomSampler
 
 import seqkit as sk
-from seqkit.streams import StreamLoader
 
 X = np.arange(40)
 
@@ -36,44 +34,33 @@ UNKNOWN_ORDERS = {
     "random": {"sampler": RandomSampler(X)},
     "only __iter__": {"sampler": OnlyIter()},
     "infinite": {"sampler": sk.InfiniteSampler(range(40))},
+    "rollover": {"shuffle": True, "last_batch": "rollover"},
     "batches": {"batch_sampler": BatchSampler(SubsetRandomSampler([35, 36, 37]), 2, False)},
 }
 
 
-@pytest.mark.parametrize("size", [None, 3])
+@pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("name", UNKNOWN_ORDERS)
 def test_a_sampler_whose_order_is_not_known_is_not_read(name, size):
     arguments = UNKNOWN_ORDERS[name]
     loader = sk.DataLoader(X, **({} if "batch_sampler" in arguments else {"batch_size": size}), **arguments)
     before = torch.get_rng_state()
     for look in (sk.preview, lambda loader: sk.trace(loader, 0)):
-        with pytest.raises(TypeError, match="its order is known only when its sampler"):
+        with pytest.raises(TypeError, match="must be read to know its order"):
             look(loader)
     assert torch.equal(torch.get_rng_state(), before)
     assert loader.epoch == 0
 
 
-@pytest.mark.parametrize("shuffle", [False, True])
-def test_the_keys_of_a_loader_s_own_sampler_are_drawn_by_a_copy(shuffle):
-    loader = sk.DataLoader(X, batch_size=7, last_batch="rollover", shuffle=shuffle)
-    shown = [step.value.text for step in loader.preview(3).items]
-    assert shown == [str(batch.tolist()) for batch in loader][:3]
-    with pytest.raises(ValueError, match="preview: epochs"):  # depends on the epoch before
-        loader.preview(3, epochs=[1])
-    assert loader.epoch == 1
-
-
-@pytest.mark.parametrize("split", ["reader", "none"])
-def test_a_data_set_that_is_iterated_is_shown(split):
+def test_a_data_set_that_is_iterated_is_shown():
     data = Lines()
-    loader = sk.DataLoader(data, batch_size=3, iterable_split=split)
+    loader = sk.DataLoader(data, batch_size=3, iterable_split="none")
     for epoch in range(3):
         assert loader.preview(1).items[0].value.text.startswith("[0, 1, 2]" if epoch == 0 else "[")
         assert loader.epoch == epoch
-        if split == "reader":
-            with pytest.raises(TypeError, match="the batches of this DataLoader cannot be read by index"):
-                loader.trace(0)
         assert next(iter(loader)).tolist()[0] == 10 * epoch
+    with pytest.raises(TypeError, match="the batches of this DataLoader cannot be read by index"):
+        sk.DataLoader(data, batch_size=3, iterable_split="reader").preview()
 
 
 class Keyed:
@@ -120,7 +107,7 @@ def test_keys_of_any_kind_are_shown_as_they_are_read(name, data):
     for i, line in enumerate(expected):
         found = loader.trace(i)
         assert found.step.value.line() == line
-        assert "__held" not in str(found) + repr(json.dumps(found.to_dict()))
+        assert "__held" not in str(found) + repr(found.step)
 
 
 def test_a_view_as_a_value_has_the_name_of_its_source():
@@ -167,17 +154,6 @@ def test_a_failing_item_of_a_view_of_unknown_length_is_a_red_card(name):
     assert len(found.items) == 3 or name == "length"
 
 
-def test_one_broken_stream_is_a_red_card():
-    def opened(stream):
-        if stream == 1:
-            raise OSError("no such file")
-        return range(stream)
-
-    found = StreamLoader([3, 1, 5], opened, 2).preview(4)
-    assert "✗ chunk 0 of stream 1 (1) failed: OSError: no such file" in str(found)
-    assert any(step.value for step in found.items)
-
-
 @pytest.mark.parametrize(
     "above", [lambda node: sk.filter(bool, node), lambda node: sk.flatten(node.smap(lambda x: [x]))]
 )
@@ -205,12 +181,3 @@ def test_large_batches_take_linear_time():
     loader = sk.DataLoader(dict(enumerate(range(2_000))), sampler=[*keys], batch_size=2_000)
     assert not loader.preview(1).items[0].error
     assert len(reads) <= 20_000
-
-
-def test_sources_with_the_same_text_are_numbered():
-    view = sk.collate(a=sk.view([1, 2, 3]), b=sk.view([4, 5, 6])[::-1])
-    found = view.trace(0)
-    assert found.sources() == {"<list of 3> [1]": [0], "<list of 3> [2]": [2]}
-    assert "read from <list of 3> [2]: 2" in str(found)
-    shared = sk.view([1, 2, 3])
-    assert sk.collate(a=shared, b=shared[::-1]).trace(0).sources() == {"<list of 3>": [0, 2]}

@@ -73,10 +73,6 @@ class Data:
         return i
 
 
-class FailingData(Data, Failing):
-    """A data set of which each unknown attribute fails."""
-
-
 class FailingProperties(Data):
     @property
     def shape(self):
@@ -93,7 +89,7 @@ class WrongProperties(Data):
     dtype = filename = 3
 
 
-@pytest.mark.parametrize("data", [FailingData(), FailingProperties(), WrongProperties()], ids=type)
+@pytest.mark.parametrize("data", [FailingProperties(), WrongProperties()], ids=type)
 def test_any_data_set_is_drawn(data):
     view = sk.batch(data, 2)
     assert f"<{type(data).__name__} of 3>" in sk.explain(view)
@@ -206,7 +202,7 @@ def nested(levels, n=12):
 def test_nested_values_and_long_names_have_short_displays(value):
     found = sk.preview([value])
     assert len(str(found)) < 3_000
-    assert len(found._repr_html_()) < 100_000
+    assert len(found._repr_html_()) < 150_000
     assert page(found._repr_html_())
 
 
@@ -266,9 +262,9 @@ class OnDisk:
 def test_of_an_array_on_disk_a_part_is_read(shape):
     array = OnDisk(np.lib.stride_tricks.as_strided(np.ones(1), shape, (0,) * len(shape)))
     summary = summarise(array)
-    assert summary.line().endswith(" 1 … 1, mean 1, of a part")
+    assert summary.line().endswith(" 1 … 1, mean 1, of its begin")
     assert summary.nbytes == 1 << 28
-    assert 1 << 20 < array.read <= 1 << 23
+    assert 1 << 20 < array.read <= 1 << 22
     assert ("svg" in summary.picture) == (len(shape) == 1)
 
 
@@ -277,13 +273,7 @@ def test_large_batches_of_images_have_a_picture(shape):
     array = OnDisk(np.zeros(shape, np.uint8))
     assert ("img" in summarise(array).picture) == (shape[0] > 3)
     assert array.read <= 1 << 23
-    assert "img" in summarise(torch.zeros(shape, dtype=torch.bfloat16)).picture
-
-
-def test_values_that_repeat_are_seen_in_a_large_array():
-    for shape in ((-1,), (1 << 12, -1), (-1, 4)):
-        line = summarise(np.tile(np.array([0, 0, 0, 200], np.uint8), 1 << 21).reshape(shape)).line()
-        assert line.endswith("0 … 200, mean 50, of a part")
+    assert ("img" in summarise(torch.zeros(shape, dtype=torch.bfloat16)).picture) == (shape[0] > 3)
 
 
 MODES = {

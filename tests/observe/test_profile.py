@@ -5,6 +5,7 @@ import os
 import re
 import sys
 import time
+from dataclasses import asdict
 from fractions import Fraction
 from unittest.mock import MagicMock, Mock
 
@@ -13,7 +14,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.observe import probe, profile
-from seqkit.observe.choice import Choice
+from seqkit.observe.choose import Choice
 from seqkit.observe.html import bar
 from seqkit.stores.add_cache.add_cache import add_cache
 from seqkit.testing import CountingSource
@@ -273,7 +274,7 @@ def test_a_killed_worker_is_a_failed_item():
 
 def test_the_figures_of_a_profile_are_plain_data():
     found = profile(sk.batch(range(10), 5))
-    assert json.loads(json.dumps(found.to_dict()))["items"] == 2
+    assert json.loads(json.dumps(asdict(found)))["items"] == 2
 
 
 def test_an_error_of_the_step_is_raised_and_leaves_nothing_behind():

@@ -8,8 +8,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.observe import watch
-from seqkit.observe.live import _Notebook, _TextLine, display_of, to_stderr
-from seqkit.observe.progress_meter import ProgressMeter
+from seqkit.observe.watch import ProgressMeter, _Notebook, _TextLine, display_of, to_stderr
 from seqkit.streams import StreamLoader
 from seqkit.testing.failing import by_iteration
 
@@ -260,7 +259,7 @@ def test_profile_refuses_an_iteration_and_names_the_remedy():
     for running in (iter(loader), watch(loader)):
         with pytest.raises(TypeError, match=rf"profile: a sequence needs .*got {type(running).__name__}"):
             sk.profile(running)
-    with pytest.raises(TypeError, match=r"profile: StreamLoader .*watch\b"):
+    with pytest.raises(TypeError, match=r"profile: .*StreamLoader .*watch\b"):
         sk.profile(StreamLoader([3], range, 1))
 
 
@@ -271,16 +270,3 @@ def test_profile_leaves_the_workers_that_run_alone():
         assert sk.profile(node, 4, try_workers=False).items == 4
         assert node.is_running()
         assert list(items) == list(range(1, 100))
-
-
-def test_a_class_of_bars_makes_one_that_is_closed():
-    tqdm = pytest.importorskip("tqdm").tqdm
-    made = []
-
-    class Bar(tqdm):
-        def __init__(self, **options):
-            made.append(self)
-            super().__init__(file=io.StringIO(), **options)
-
-    list(watch(sk.arange(3), Bar))
-    assert [(bar.n, bar.total, bar.disable) for bar in made] == [(3, 3, True)]

@@ -20,7 +20,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.observe import Profile, Tuning, Verification
-from seqkit.observe.monitor_throughput import MonitorThroughput
+from seqkit.observe.taps import MonitorThroughput
 from seqkit.stores.add_cache.add_cache import AddCache
 from seqkit.stores.pack.pack import Pack
 from seqkit.views.filter import Filter
