@@ -299,7 +299,7 @@ def test_what_is_no_generator_is_refused_with_what_is_one() -> None:
         sk.DataLoader(range(3), generator="x")
 
 
-@pytest.mark.parametrize("loader", [sk.DataLoader, pytest.importorskip("seqkit.torch").DataLoader])
+@pytest.mark.parametrize("loader", [sk.DataLoader, pytest.importorskip("torch") and sk.torch.DataLoader])
 def test_every_argument_is_described_once(loader: Any) -> None:
     parameters = inspect.signature(loader).parameters
     assert list(parameters) == [option.name for option in fields(Options)]

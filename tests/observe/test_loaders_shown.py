@@ -4,10 +4,11 @@ import io
 
 import numpy as np
 import pytest
-import torch
 from torch.utils.data import BatchSampler, IterableDataset, RandomSampler, SubsetRandomSampler
 
 import seqkit as sk
+
+torch = pytest.importorskip("torch")
 
 X = np.arange(40)
 

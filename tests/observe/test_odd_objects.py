@@ -6,7 +6,6 @@ from unittest.mock import MagicMock, Mock
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 import seqkit as sk
@@ -14,6 +13,8 @@ from seqkit.core.view import name_of
 from seqkit.observe.summary import summarise
 
 from .pages import page
+
+torch = pytest.importorskip("torch")
 
 
 class Failing:

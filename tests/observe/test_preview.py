@@ -29,9 +29,7 @@ Point = collections.namedtuple("Point", ["x", "label"])
 
 
 def tensor():
-    import torch
-
-    return torch.zeros(3, 32, 32, dtype=torch.bfloat16)
+    return pytest.importorskip("torch").zeros(3, 32, 32, dtype=pytest.importorskip("torch").bfloat16)
 
 
 def photo():
