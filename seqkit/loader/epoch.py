@@ -7,6 +7,7 @@ from typing import Any
 
 from ..core.errors import EvaluationError, seterr
 from ..core.tracebacks import hide_frames
+from ..prefetch.protocol import PrefetchError
 from .keys import by_number
 from .on_error import Recovered
 from .position import Position
@@ -101,4 +102,6 @@ class Epoch(Iterator[Any]):
 
 def _costs_a_batch(error: Exception) -> bool:
     """Return whether an error uses up a batch. Other errors concern the iteration."""
+    if isinstance(error, PrefetchError):
+        return False
     return isinstance(error, EvaluationError | RecursionError) or seterr() == "passthrough"

@@ -35,7 +35,8 @@ class EpochCounter:
     ----------
     sampler : iterable or None
         The one that gives the keys to read. Samplers of seqkit count epochs themselves. Others are told the
-        epochs of `set` and `load`, and have their own numbers otherwise, as in PyTorch.
+        epochs of `set`, and have their own numbers otherwise, as in PyTorch. `load` tells them the number
+        that they had been told when the state was made.
     listeners : tuple
         The objects in the data set that have `set_epoch`.
     next : Start
@@ -56,6 +57,7 @@ class EpochCounter:
         self.lock = threading.Lock()
         self._has_begun = False
         self._noted: int | None = 0  # the epoch of the sampler, unless other code has set it since
+        self._told: int | None = None  # the epoch that a sampler of another library was told last
 
     # ---------------------------------------------------------------- the number of the next epoch
 
@@ -82,6 +84,12 @@ class EpochCounter:
         sampler, batch_sampler = self._own
         return next((one for one in (self.sampler, batch_sampler, sampler) if one is not None), None)
 
+    @property
+    def _foreign(self) -> Any:
+        """The sampler of another library that is read, alone or in one of seqkit. None if there is none."""
+        inner = chain_of(self._counted)[-1:]
+        return next((one for one in inner if not isinstance(one, Sampler) and listeners(one)), None)
+
     def set(self, epoch: int) -> None:
         """Begin with this epoch, whatever was read of the latest one."""
         with self.lock:
@@ -103,6 +111,8 @@ class EpochCounter:
     def count(self, epoch: int) -> None:
         """Set the epoch of the sampler, as the one that the loader reads next."""
         pass_epoch(self._counted, epoch)
+        if self._foreign is not None:
+            self._told = epoch
         self._note()
 
     def _note(self) -> None:
@@ -236,13 +246,23 @@ class EpochCounter:
         latest = self.latest
         if latest is not None and not latest.is_over():
             start, sampler = replace(latest.start, batch=latest.batch, key=latest.digest()), latest.before
-            return _as_state(start, sampler, latest.samples)
+            return self._as_state(start, sampler, latest.samples)
         if latest is not None:
             with self.lock:
                 self._settle()
         start = self.next if self.number == self.next.epoch else Start(self.number)
         samples = start.samples if start.batch else self.pipeline.samples()
-        return _as_state(start, state_of(self.sampler), samples)
+        return self._as_state(start, state_of(self.sampler), samples)
+
+    def _as_state(self, start: Start, sampler: Any, samples: int | None) -> dict[str, Any]:
+        return {
+            "epoch": start.epoch,
+            "batch": start.batch,
+            "sampler": sampler,
+            "samples": samples,
+            "key": start.key,
+            **({} if self._told is None else {"told": self._told}),
+        }
 
     def load(self, position: dict[str, Any]) -> None:
         """Begin at a position, which an object returned from `position`."""
@@ -256,10 +276,10 @@ class EpochCounter:
             raise
         self.latest, self.next = None, Start(epoch, start, key, position["samples"])
         self.tell(epoch)
-        if isinstance(self.sampler, Sampler):
-            self._note()
-        else:
-            self.count(epoch)
+        if "told" in position:
+            self._told = position["told"]
+            pass_epoch(self._foreign, position["told"])
+        self._note()
 
     def _check_place(self, epoch: int, start: int, key: str | None) -> None:
         """Refuse a place that is not in an epoch of this loader, as far as the order is known in advance."""
@@ -282,16 +302,6 @@ class EpochCounter:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, lock=threading.Lock())
-
-
-def _as_state(start: Start, sampler: Any, samples: int | None) -> dict[str, Any]:
-    return {
-        "epoch": start.epoch,
-        "batch": start.batch,
-        "sampler": sampler,
-        "samples": samples,
-        "key": start.key,
-    }
 
 
 def _listeners(dataset: Any) -> tuple[Any, ...]:

@@ -29,8 +29,8 @@ __all__ = [
 ]
 
 # "key" is a digest of the last key that was read. Some states also have "share", the number of
-# processes that share the epoch, "dataset", the state of the data set, and "dataset_order", a digest of its
-# order.
+# processes that share the epoch, "dataset", the state of the data set, "dataset_order", a digest of its
+# order, and "told", the epoch that the loader has told to a sampler of another library.
 FIELDS = ("version", "epoch", "batch", "seed", "batch_size", "sampler", "order", "samples", "key")
 
 

@@ -67,7 +67,7 @@ class NestedSampler(Sampler):
         return {**super().state_dict(), "sampler": state_of(self.sampler)}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        super()._restore(state)
+        super().set_epoch(state["epoch"])  # the inner sampler has a state, or a number that others set
         if state["sampler"] is not None and has_method(self.sampler, "load_state_dict", state["sampler"]):
             cast(Any, self.sampler).load_state_dict(state["sampler"])
 

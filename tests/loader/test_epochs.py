@@ -243,6 +243,26 @@ def test_a_state_tells_its_epoch_to_a_sampler_of_torch() -> None:
     assert plain(other) == plain(batches)
 
 
+@pytest.mark.parametrize("epoch", [None, 7])
+@pytest.mark.parametrize("finished", [0, 2])
+def test_a_state_leaves_the_number_of_a_sampler_that_the_loader_has_not_told(
+    epoch: int | None, finished: int
+) -> None:
+    def build() -> Any:
+        sampler = of_torch()
+        if epoch is not None:
+            sampler.set_epoch(epoch)
+        return sk.DataLoader(range(8), 2, sampler=sampler)
+
+    loader, other = build(), build()
+    for _ in range(finished):
+        plain(loader)
+    batches = iter(loader)
+    next(batches)
+    other.load_state_dict(loader.state_dict())
+    assert plain(other) == plain(batches)
+
+
 def test_set_epoch_of_a_sampler_sets_the_epoch_of_its_loader() -> None:
     def build() -> Any:
         return RandomSampler(8, num_samples=4, seed=3)
