@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
+from .tracebacks import hiding_frames
+
 __all__ = ["lazy_names", "public_names"]
 
 
@@ -34,6 +36,7 @@ def lazy_names(
     """
     namespace = vars(sys.modules[package])
 
+    @hiding_frames()
     def __getattr__(name: str) -> Any:  # noqa: N807
         if name in packages:
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -185,7 +186,11 @@ class Source(View[T_co]):
 
     def _described(self, sources: list[str]) -> str:
         n = "?" if isinstance(self._n, Unsized) else self._n
-        return f"<{type(self._wrapped()).__name__} of {n}>"
+        data = self._wrapped()
+        mapped = data if isinstance(data, np.memmap) else getattr(data, "base", None)
+        file = mapped.filename if isinstance(mapped, np.memmap) else None
+        where = f" in {os.path.basename(file)}" if file else ""
+        return f"<{type(data).__name__} of {n}{where}>"
 
 
 def _copier(data: Any) -> Callable[[Any], Any] | None:

@@ -148,6 +148,7 @@ class _FoundWhenNeeded:
 class _SourceObject:
     """The attribute `source` of views. Instances of a subclass may have an attribute of this name."""
 
+    @hiding_frames()
     def __get__(self, view: Any, kind: type) -> Any:
         if view is None:
             return self
@@ -293,6 +294,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
 
     # ---------------------------------------------------------------- epochs and parts
 
+    @hiding_frames()
     def at_epoch(self, epoch: int) -> View[T_co]:
         """Return the same expression with every random view keyed for `epoch`.
 
@@ -319,6 +321,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         """
         return _at_epoch(self, int_at_least(epoch, "at_epoch: epoch", 0))
 
+    @hiding_frames()
     def head(self, n: int) -> View[T_co]:
         """Return the view of the first `n` items, or of all items if there are fewer.
 
@@ -335,6 +338,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
             return self[:n]
         return View._skip(self, 0, 1, n)
 
+    @hiding_frames()
     def skip(self, n: int) -> View[T_co]:
         """Return the view of all items after the first `n`. The sequence may be unbounded.
 
@@ -354,11 +358,11 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     def __len__(self) -> int:
         try:
             n = self._n
-        except Exception as error:  # of an item that `filter` scanned
+            if isinstance(n, Unsized):
+                raise TypeError(f"{self._name} has no length: {n.reason}")
+        except Exception as error:  # also of an item that `filter` scanned
             hide_frames(error)
             raise
-        if isinstance(n, Unsized):
-            raise TypeError(f"{self._name} has no length: {n.reason}")
         return n
 
     @overload
@@ -366,13 +370,13 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     @overload
     def __getitem__(self, key: slice | Sequence[SupportsIndex] | np.ndarray[Any, Any]) -> View[T_co]: ...
     def __getitem__(self, key: Any) -> Any:
-        if type(key) is not int:
-            if isinstance(key, slice):
-                return self._slice(key)
-            if not hasattr(key, "__index__") or getattr(key, "ndim", 0) > 0:
-                return self._fancy(key)
-            key = self._as_int(key)
         try:
+            if type(key) is not int:
+                if isinstance(key, slice):
+                    return self._slice(key)
+                if not hasattr(key, "__index__") or getattr(key, "ndim", 0) > 0:
+                    return self._fancy(key)
+                key = self._as_int(key)
             n = self._known  # faster than `_n`, which the class has too
             if n is None:
                 n = self._length_for(key)
@@ -382,7 +386,8 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
                 raise IndexError(f"{self._name}: index {key} out of range for length {n}")
             return self._get(key)
         except Exception as error:
-            if self._known is None:  # the length could not be found, so `_parts` would fail too
+            # Without a length, `_parts` would fail too.
+            if self._known is None or type(key) is not int:
                 hide_frames(error)
             else:
                 locate(error, self, key)
@@ -401,6 +406,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
             return NotImplemented
         return self.concatenate(other)
 
+    @hiding_frames()
     def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
         """Return the first index in ``[start, stop)`` whose item equals `value`, or raise ValueError."""
         span = self._sliced(slice(start, stop)) if start or stop is not None else self._plan()
@@ -423,6 +429,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
 
     # ---------------------------------------------------------------- writing
 
+    @hiding_frames()
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(key, slice):
             targets: Sequence[int] = self._sliced(key)

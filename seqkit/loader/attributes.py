@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
+from ..core.tracebacks import hiding_frames
 from ..core.view import View
 from .epoch_counter import EpochCounter
 from .options import Options
@@ -55,6 +56,7 @@ class Attributes:
                 del self.__dict__[name]
         self._options = options
 
+    @hiding_frames()
     def __getattr__(self, name: str) -> Any:
         if "_options" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__}: no attribute {name!r} before DataLoader.__init__")

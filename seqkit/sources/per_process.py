@@ -15,6 +15,7 @@ from ..core.arguments import as_bool, check_callable
 from ..core.errors import fail, fail_at_once
 from ..core.indices import Indices, Unsized, as_array, as_list
 from ..core.source import as_view
+from ..core.units import plural, size
 from ..core.view import Indexable, T, U, V, View, name_of
 from ..views.smap.smap import smap
 from .files import name_file
@@ -172,7 +173,12 @@ class PerProcess(View[Any]):
         return (self._open_fn,)
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        return [os.path.basename(self._path) if self._path else name_of(self._open_fn)]
+        path, n = self._path, self._known
+        if not path:
+            return [name_of(self._open_fn)]
+        nbytes = size(os.path.getsize(path)) if os.path.isfile(path) else ""
+        about = plural(n, "item") if isinstance(n, int) else nbytes
+        return [os.path.basename(path) + (f", {about}" if about else "")]
 
 
 def open_sequence(open_fn: Callable[[], Any]) -> Any:
