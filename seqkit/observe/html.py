@@ -57,10 +57,12 @@ def in_a_line(text: str) -> str:
 def cut(line: str, width: int = 0) -> str:
     """Return a line cut at a width. 0 (the default): that of the terminal, or 120 letters if there is none.
 
+    A line with an error may wrap.
+
     >>> len(cut("a" * 9999)) < 9999, cut("abc")
     (True, 'abc')
     """
-    width = width or get_terminal_size((120, 24)).columns
+    width = width or get_terminal_size((120, 24)).columns * (4 if "✗" in line or " failed: " in line else 1)
     return line if len(line) <= width else line[: width - 1] + "…"
 
 

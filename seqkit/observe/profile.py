@@ -63,7 +63,8 @@ class Profile(Measurement):
             ).rstrip()
             for row in rows
         ]
-        return html.visible("\n".join([*lines, "", *self._summary(), str(self.diagnosis)]))
+        table = map(html.cut, lines)
+        return html.visible("\n".join([*table, "", *self._summary(), str(self.diagnosis)]))
 
     __repr__ = __str__
 

@@ -283,6 +283,6 @@ def label(step: Step) -> str:
 
 def stage_row(step: Step) -> str:
     """Return the cards of an item in all stages, from the source on."""
-    arrow = '<div style="display:inline-block;align-self:center;opacity:0.6">→</div>'
+    arrow = '<div style="display:inline-block;margin-top:28px;opacity:0.6">→</div>'
     cards = [step_card(each, path=step.failed()) for each in chain(step)]
     return row((part for i, each in enumerate(cards) for part in [arrow] * (i > 0) + [each]))
