@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from time import perf_counter, sleep
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -71,7 +71,7 @@ def not_at_all(node: Any) -> Any:
 
 def with_probes(node: Any) -> Iterator[Any]:
     with tempfile.TemporaryDirectory() as directory:
-        pipeline = _ProbedPipeline(node, Recording(directory, perf_counter))
+        pipeline = _ProbedPipeline(node, Recording(directory))
         yield from pipeline.view
         for _, copy in pipeline.nodes:
             copy.close()

@@ -125,7 +125,7 @@ BUDGETS = {
     "core": 2338,
     "executors": 539,
     "loader": 1973,
-    "observe": 2845,
+    "observe": 2817,
     "prefetch": 5945,
     "samplers": 1310,
     "sources": 2381,

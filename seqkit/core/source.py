@@ -187,7 +187,7 @@ class Source(View[T_co]):
     def _described(self, sources: list[str]) -> str:
         n = "?" if isinstance(self._n, Unsized) else self._n
         data = self._wrapped()
-        mapped = data if isinstance(data, np.memmap) else getattr(data, "base", None)
+        mapped = data.base if type(data) is np.ndarray else data
         file = mapped.filename if isinstance(mapped, np.memmap) else None
         where = f" in {os.path.basename(file)}" if file else ""
         return f"<{type(data).__name__} of {n}{where}>"

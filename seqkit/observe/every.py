@@ -47,7 +47,7 @@ class StagePrinter:
     def __init__(self, source: View[Any], workers: int, every: int) -> None:
         self.every, self._workers = every, workers
         self._latest, self._since = Statistics(), perf_counter()
-        self._recording = Recording(tempfile.mkdtemp(prefix="seqkit-stages-"), perf_counter)
+        self._recording = Recording(tempfile.mkdtemp(prefix="seqkit-stages-"))
         weakref.finalize(self, _forget, self._recording, os.getpid())
         self._names: list[str] = []
         self.source = self._probed(source, {})

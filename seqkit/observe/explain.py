@@ -185,14 +185,11 @@ class Line:
         The view with its arguments, such as ``"batch(32)"``.
     notes : tuple of str
         Its length, the data or file that it reads from, and its state.
-    origin : str
-        Files and lines where the view was built and where its functions are defined.
     """
 
     branch: str
     text: str
     notes: tuple[str, ...] = ()
-    origin: str = ""
 
 
 class Explanation(str):
@@ -227,9 +224,7 @@ class Explanation(str):
 
     def _repr_html_(self) -> str:
         width = _width(self.lines)
-        runs = any(note.endswith(" running") for line in self.lines for note in line.notes)
-        hint = faint("The state of this moment. Iterate sk.watch(…) to see it live.") if runs else ""
-        return frame(pre("\n".join(_html_line(line, width) for line in self.lines)), hint)
+        return frame(pre("\n".join(_html_line(line, width) for line in self.lines)))
 
 
 def explain(sequence: Indexable[Any] | Any) -> Explanation:
@@ -287,13 +282,10 @@ def _line(branch: Branch, indent: str) -> Line:
     text = f"{branch.label}: {text}" if branch.label else text
     if not branch.is_first:
         return Line(prefix, text, (f"same as [{branch.mark}]",))
-    found = [(name_of(f), _place_of(f)) for f in view._functions()]
-    lambdas = [f"<lambda> at {os.path.basename(where)}" for name, where in found if name == "<lambda>"]
-    files = [f"file {file}" for f in view._functions() if (file := _file_of(f))]
-    notes = (*_length(view), *(files or describe(view)), *lambdas, *_state(view))
-    site = f"{view._name} made at {place(*view._site[:2])} in {view._site[2]}"
-    origin = "; ".join([site, *[f"{name} at {at}" for name, at in found if at]])
-    return Line(prefix, text + f" [{branch.mark}]" * (branch.mark > 0), notes, origin)
+    functions = [f for f in view._functions() if name_of(f) == "<lambda>"]
+    lambdas = [f"<lambda> at {os.path.basename(at)}" for f in functions if (at := _place_of(f))]
+    notes = (*_length(view), *describe(view), *lambdas, *_state(view))
+    return Line(prefix, text + f" [{branch.mark}]" * (branch.mark > 0), notes)
 
 
 def _length(view: View[Any]) -> list[str]:
@@ -322,9 +314,8 @@ def _state(view: View[Any]) -> list[str]:
 
 # -------------------------------------------------------------------- the data
 
-# Attributes with the names of columns, and with the file or files, of tables, arrays and readers.
+# Attributes with the names of columns of tables and readers.
 _COLUMNS = ("column_names", "columns", "_names", "_columns")
-_FILES = ("filename", "_path", "_paths", "path")
 _MOST_NAMES = 6
 
 
@@ -339,11 +330,9 @@ def describe(view: View[Any]) -> list[str]:
         return []
     data = attribute(view, "source") if isinstance(view, Source) else view
     try:
-        found = _shape(data) or _columns(data) or _first(data)
+        return _shape(data) or _columns(data) or _first(data)
     except Exception:  # of an object of the user, which may be anything
-        found = []
-    file = _file_of(data)
-    return [*found, f"file {file}"] if file else found
+        return []
 
 
 def _shape(data: Any) -> list[str]:
@@ -371,19 +360,6 @@ def _first(data: Any) -> list[str]:
     return [f"first: {(_shape(data[0]) or [brief(data[0])])[0]}"]
 
 
-def _file_of(data: Any) -> str:
-    """Return the name of the file, or of the first of several files, that an object reads; "" if unknown."""
-    opening = attribute(attribute(data, "_open_fn"), "args")  # of a file that is not open yet
-    owners = (data, *(attribute(data, name) for name in ("base", "file", "store_path")))
-    given = opening[:1] if isinstance(opening, tuple) else ()
-    for found in (*given, *(attribute(owner, name) for owner in owners for name in _FILES)):
-        paths = found if isinstance(found, list | tuple) else [found]
-        if paths and isinstance(paths[0], str | os.PathLike) and str(paths[0]):
-            name = os.path.basename(os.fspath(paths[0]).rstrip("/")) or str(paths[0])
-            return f"{name} and {len(paths) - 1:,} more" if len(paths) > 1 else name
-    return ""
-
-
 def _place_of(function: Callable[..., Any]) -> str:
     """Return file and line of a function, or "" if it is not written in Python.
 
@@ -403,6 +379,5 @@ def _width(lines: tuple[Line, ...]) -> int:
 
 def _html_line(line: Line, width: int) -> str:
     gap = " " * (max(width - len(line.branch + line.text), 0) + 3)
-    title = f' title="{escape(line.origin)}"' if line.origin else ""
-    head = f"{faint(line.branch) if line.branch else ''}<span{title}>{escape(line.text)}</span>"
+    head = f"{faint(line.branch) if line.branch else ''}{escape(line.text)}"
     return head + (gap + faint(escape(", ".join(line.notes))) if line.notes else "")

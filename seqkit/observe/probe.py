@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import tee
-from time import thread_time
+from time import perf_counter, thread_time
 from typing import Any, NamedTuple
 
 from ..core.errors import EndOfSequence
@@ -69,7 +69,6 @@ class Recording:
     """
 
     directory: str
-    clock: Callable[[], float]
     pid: int = field(default_factory=os.getpid)
 
     def of_thread(self) -> _Recorder:
@@ -213,10 +212,14 @@ class Probe(Tap[Any]):
                 return read(*args)
             finally:
                 recorder.depth -= 1
-        clock, value, failed = self._recording.clock, END, False
+        value, failed = END, False
         before_s, before_cpu_s = recorder.below_s, recorder.below_cpu_s
         recorder.below_s = recorder.below_cpu_s = 0.0
-        entered_s, begun_cpu_s, begun_s = clock(), thread_time(), clock()  # `thread_time` takes a microsecond
+        entered_s, begun_cpu_s, begun_s = (
+            perf_counter(),
+            thread_time(),
+            perf_counter(),
+        )  # `thread_time` takes a microsecond
         try:
             value = read(*args)
             return value
@@ -225,7 +228,7 @@ class Probe(Tap[Any]):
             recorder.error = id(error)
             raise
         finally:
-            taken_s, cpu_s = clock() - begun_s, thread_time() - begun_cpu_s
+            taken_s, cpu_s = perf_counter() - begun_s, thread_time() - begun_cpu_s
             recorder.depth -= 1
             if value is not END or failed:
                 own = taken_s - recorder.below_s, max(0.0, cpu_s - recorder.below_cpu_s)
@@ -233,7 +236,7 @@ class Probe(Tap[Any]):
                 numbers = i, begun_s, taken_s, *own, items, recorder.weight, failed
                 recorder.events.append(Event(self._number, *numbers, *about))
             # The views above do not pay for recording.
-            cost_below_s, all_s = recorder.cost_s, clock() - entered_s
+            cost_below_s, all_s = recorder.cost_s, perf_counter() - entered_s
             recorder.cost_s += all_s - taken_s
             recorder.below_s = before_s + all_s
             recorder.below_cpu_s = before_cpu_s + cpu_s + (all_s - taken_s)

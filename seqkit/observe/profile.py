@@ -162,7 +162,6 @@ def profile(
     seconds: float | None = None,
     step: Callable[[Any], Any] | None = None,
     try_workers: bool = True,
-    clock: Callable[[], float] = time.perf_counter,
 ) -> Profile:
     """Read a view or a loader, and return the time of each view in it, with the bottleneck and its remedy.
 
@@ -179,8 +178,6 @@ def profile(
     try_workers : bool
         Also ask `tune` for workers that suit better, if nothing else limits the rate. They run in processes
         of their own for about a second.
-    clock : callable
-        Returns the time in seconds. The default is `time.perf_counter`.
 
     Returns
     -------
@@ -211,13 +208,12 @@ def profile(
     """
     most = None if n is None else positive_int(n, "profile: n")
     limit_s = optional_number(seconds, "profile: seconds", "seconds") or (DEFAULT_S if n is None else None)
-    check_callable(clock, "profile: clock")
     if step is not None:
         check_callable(step, "profile: step")
     refuse_one_shots(sequence, "profile")
     source = viewed(sequence, "profile")
     with tempfile.TemporaryDirectory(prefix="seqkit-profile-") as directory:
-        recording = Recording(directory, clock)
+        recording = Recording(directory)
         try:
             pipeline = _ProbedPipeline(source, recording)
             recording.take()  # the reads that found lengths

@@ -14,10 +14,9 @@ from typing import Any, Generic, Protocol
 from ..core.arguments import optional_number
 from ..core.errors import as_given
 from ..core.progress import is_bar
-from ..core.units import count, percent, plural, rounded, seconds, size
+from ..core.units import count, percent, rounded, seconds
 from ..core.view import T, View, walk
 from ..prefetch.node import Prefetch
-from ..prefetch.resources import resident_bytes
 from . import html
 
 __all__ = [
@@ -44,10 +43,7 @@ class Status:
         Seconds until the end at this rate.
     waited_share : float or None
         The share of the time that the consumer waited for items, lately. None if there is no consumer.
-    memory : int
-        Resident memory of this process in bytes, 0 if unknown.
-    workers, restarts : int
-        Number of workers, and of those that were replaced.
+    workers : int
     busy : float
         The share of the time that workers were busy, lately.
     ready, in_work : int
@@ -62,9 +58,7 @@ class Status:
     rate: float
     remaining_s: float | None
     waited_share: float | None
-    memory: int = 0
     workers: int = 0
-    restarts: int = 0
     busy: float = 0.0
     ready: int = 0
     in_work: int = 0
@@ -94,10 +88,6 @@ class Status:
             found["queue"] = f"{count(self.ready)} ready, {count(self.in_work)} in work"
         if self.slots:
             found["slots"] = f"{self.leased} of {self.slots} held"
-        if self.memory:
-            found["memory"] = size(self.memory)
-        if self.restarts:
-            found["replaced"] = plural(self.restarts, "worker")
         return found
 
 
@@ -270,9 +260,7 @@ class ProgressMeter:
         if nodes := _running(self._sequence):
             self._look_at(nodes, taken_s)
         seconds = now - self._begun
-        self.status = Status(
-            self.done, self.total, seconds, self._rate, left, waited, resident_bytes(), **self._of_nodes
-        )
+        self.status = Status(self.done, self.total, seconds, self._rate, left, waited, **self._of_nodes)
         self._display.show(self.status)
         self._since, self._shown = now, self.done
         self.due_s, self.waited_s = now + self._every_s, 0.0
@@ -283,7 +271,7 @@ class ProgressMeter:
         worked_ns = sum(each.worked_ns for each in figures)
         busy = min(1.0, max(0, worked_ns - self._worked_ns) / 1e9 / taken_s / max(workers, 1))
         self._worked_ns = worked_ns
-        sums = ("restarts", "ready", "in_work", "slots", "leased")
+        sums = ("ready", "in_work", "slots", "leased")
         self._of_nodes = {name: sum(getattr(each, name) for each in figures) for name in sums}
         self._of_nodes |= {"workers": workers, "busy": busy}
 

@@ -63,11 +63,6 @@ def memory_limit_bytes() -> float:
     return min(limits, default=math.inf)
 
 
-def resident_bytes() -> int:
-    """Return the resident memory of this process, or 0 if it is unknown."""
-    return _statm(1)
-
-
 def mapped_bytes() -> int:
     """Return the size of this process's address space, or 0 if it is unknown."""
     return _statm(0)

@@ -1,6 +1,5 @@
 """Drawings of expressions: one line for each view, read from nothing but the expression."""
 
-import functools
 import pickle
 import subprocess
 import sys
@@ -57,17 +56,14 @@ def test_lengths_have_separators_and_reasons():
     assert notes(sk.filter(bool, ExplodingSource("abc"))) == ("length not known yet",)
 
 
-def scaled(x, by=2):
-    return x * by
+def scaled(x):
+    return 2 * x
 
 
-def test_lambdas_have_a_place_and_functions_have_it_as_a_tooltip():
+def test_lambdas_have_a_place():
     (note,) = notes(sk.smap(lambda x: x, "a"))[1:]
     assert note.startswith("<lambda> at test_explain.py:")
-    for f in (scaled, functools.partial(scaled, by=3)):
-        view = sk.smap(f, range(3))
-        assert notes(view) == ("length 3",)
-        assert f"scaled at {__file__}:{scaled.__code__.co_firstlineno}" in explain(view).lines[0].origin
+    assert notes(sk.smap(scaled, range(3))) == ("length 3",)
     assert "<lambda> at" in explain(sk.starmap(lambda x, y: x, [(1, 2)]))
     assert "<lambda> at" in explain(sk.batch("abc", 2, collate_fn=lambda items: items))
 
@@ -100,11 +96,11 @@ def sources(folder):
     yield polars.DataFrame(frame), ("columns id, name",)
     yield pyarrow.table(frame), ("columns id, name",)
     yield pandas.DataFrame({str(i): [0] for i in range(9)}), ("columns 0, 1, 2, 3, 4, 5, …",)
-    yield file["images"], ("uint8[2, 3]", "6 bytes", "file a.h5")
-    yield sk.read(folder / "a.npy"), ("float32[2, 3]", "24 bytes", "file a.npy")
-    yield sk.read(folder / "a.csv"), ("length not known yet", "file a.csv")
+    yield file["images"], ("uint8[2, 3]", "6 bytes")
+    yield sk.read(folder / "a.npy"), ("float32[2, 3]", "24 bytes")
+    yield sk.read(folder / "a.csv"), ("length not known yet",)
     many = sk.sources.parquet([str(folder / "a.parquet"), str(folder / "b.parquet")])
-    yield many, ("length not known yet", "file a.parquet and 1 more")
+    yield many, ("length not known yet",)
     yield [np.zeros((4, 4))], ("first: float64[4, 4]",)
     yield ["x/0.png"], ("first: 'x/0.png'",)
     yield ["/data/x/0.png"], ("first: …/0.png",)
@@ -135,13 +131,6 @@ def test_a_node_tells_its_state():
         assert notes(node) == ("length 10", "2 workers running")
     assert notes(node) == ("length 10", "closed")
     assert notes(sk.prefetch(range(10), 0)) == ("length 10", "no workers")
-
-
-def test_a_running_node_says_in_notebooks_how_to_see_it_live():
-    with sk.prefetch(range(10), 2, "thread") as node:
-        assert "sk.watch" not in node._repr_html_()
-        node[0]
-        assert "Iterate sk.watch(…) to see it live" in node._repr_html_()
 
 
 def test_a_cache_tells_its_hits():

@@ -22,15 +22,21 @@ from seqkit.testing import CountingSource
 from ..helpers import Clock, Naturals
 
 
+@pytest.fixture
+def clock(monkeypatch):
+    found = Clock()
+    monkeypatch.setattr(probe, "perf_counter", found)
+    return found
+
+
 def own_times(found):
     return {stage.view: (stage.items, stage.seconds) for stage in found.stages}
 
 
-def test_each_view_has_its_own_time():
-    clock = Clock()
+def test_each_view_has_its_own_time(clock):
     inner, outer = clock.work(3), clock.work(2)
     inner.__name__, outer.__name__ = "inner", "outer"
-    found = profile(sk.batch(sk.smap(outer, sk.smap(inner, range(10))), 4), clock=clock)
+    found = profile(sk.batch(sk.smap(outer, sk.smap(inner, range(10))), 4))
     assert found.items == 3
     assert own_times(found) == {
         "batch(4)": (3, 0),
@@ -112,19 +118,17 @@ def test_items_whose_methods_raise_are_described_by_their_class(make):
         assert found.stages[1].kind == make.__name__
 
 
-def test_a_view_that_is_used_twice_is_one_stage():
-    clock = Clock()
+def test_a_view_that_is_used_twice_is_one_stage(clock):
     work = sk.smap(clock.work(1), [1, 2])
-    found = profile(sk.collate([work, work]), clock=clock)
+    found = profile(sk.collate([work, work]))
     assert [stage.items for stage in found.stages] == [2, 4, 4]
     assert found.seconds == 4
 
 
-def test_shares_and_percentiles_are_those_of_the_clock():
-    clock = Clock()
+def test_shares_and_percentiles_are_those_of_the_clock(clock):
     work, rest = clock.work(Fraction(3, 2000)), clock.work(Fraction(1, 2000))
     work.__name__, rest.__name__ = "work", "rest"
-    lines = str(profile(sk.smap(rest, sk.gather(sk.smap(work, "ab"), [1, 0, 1])), clock=clock)).splitlines()
+    lines = str(profile(sk.smap(rest, sk.gather(sk.smap(work, "ab"), [1, 0, 1])))).splitlines()
     assert lines[1].split()[:9] == ["smap(rest)", "██▌", "25", "%", "3", "500", "µs", "500", "µs"]
     assert lines[3].split()[:9] == ["└─", "smap(work)", "███████▌", "75", "%", "3", "1.5", "ms", "1.5"]
 
@@ -283,10 +287,10 @@ def test_an_error_of_the_step_is_raised_and_leaves_nothing_behind():
     assert not probe._recorders
 
 
-def test_the_views_of_all_epochs_are_one_stage_of_a_profile():
-    times = iter(range(10_000))
+def test_the_views_of_all_epochs_are_one_stage_of_a_profile(monkeypatch):
+    monkeypatch.setattr(probe, "perf_counter", iter(range(10_000)).__next__)
     noisy = sk.random_map(lambda x, rng: x, range(4), seed=0)
-    found = sk.profile(sk.epochs(noisy, 3), clock=lambda: next(times))
+    found = sk.profile(sk.epochs(noisy, 3))
     passes, mapped, leaf = found.stages
     assert [stage.items for stage in found.stages] == [12, 12, 12]
     assert mapped.view.startswith("random_map")
