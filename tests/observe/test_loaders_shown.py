@@ -4,11 +4,16 @@ import io
 
 import numpy as np
 import pytest
-from torch.utils.data import BatchSampler, IterableDataset, RandomSampler, SubsetRandomSampler
 
 import seqkit as sk
 
 torch = pytest.importorskip("torch")
+from torch.utils.data import (  # noqa: E402
+    BatchSampler,
+    IterableDataset,
+    RandomSampler,
+    SubsetRandomSampler,
+)
 
 X = np.arange(40)
 
