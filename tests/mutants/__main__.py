@@ -27,7 +27,9 @@ LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "build", "dist")
 KILLED, SURVIVED, UNSURE, LATE, STALE = "killed", "SURVIVED", "UNSURE", "TOO LONG", "DOES NOT APPLY"
 APPLIES = "applies"
 MOST_DOUBTFUL = 4
-# A test that hangs ends the whole run, also if it can no longer be interrupted.
+# A test that hangs ends the whole run, also if it can no longer be interrupted. A thread that hangs does not
+# keep the interpreter from its end.
+PYTEST = "import os, pytest, sys; status = pytest.main(sys.argv[1:]); sys.stdout.flush(); os._exit(status)"
 OPTIONS = ["-x", "-v", "--tb=line", "-p", "no:cacheprovider", "--timeout-method=thread"]
 
 
@@ -98,7 +100,7 @@ class Tree:
 
     def pytest(self, arguments: list[str], until: float) -> tuple[int | None, str]:
         """Return the exit status, None if there was no time left, and the first test that failed."""
-        command = [sys.executable, "-m", "pytest", *OPTIONS]
+        command = [sys.executable, "-c", PYTEST, *OPTIONS]
         with tempfile.TemporaryFile("w+") as written:  # no pipe, which processes left behind would keep open
             process = subprocess.Popen(
                 [*command, *arguments],

@@ -80,7 +80,8 @@ def sources(folder):
     import pandas
     import polars
     import pyarrow
-    import torch
+
+    torch = pytest.importorskip("torch")
 
     frame = {"id": [1, 2], "name": ["a", "b"]}
     np.save(folder / "a.npy", np.zeros((2, 3), np.float32))
