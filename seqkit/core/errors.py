@@ -95,7 +95,8 @@ class EvaluationError(RuntimeError):
     def __str__(self) -> str:
         lines = self._lines()
         if self.view is not None:
-            has_input = self.__cause__ is not None and self.view._sources
+            # The list of streams of a StreamLoader is no view.
+            has_input = self.__cause__ is not None and getattr(self.view, "_sources", ())
             known = "   its input: error.inputs()" if has_input else ""
             again = f"error.view[{self.index}]" if self._is_index() else "error.reproduce()"
             lines.append(f"  to reproduce: {again}{known}")

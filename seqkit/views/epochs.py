@@ -52,7 +52,8 @@ def epochs(sequence: Indexable[T], n: int | None = None) -> View[T]:
 
     Examples
     --------
-    >>> order = shuffle("abcd", seed=0)
+    >>> import seqkit as sk
+    >>> order = sk.shuffle("abcd", seed=0)
     >>> "".join(epochs(order, 3)), "".join(order.at_epoch(1))
     ('dabcacbdbadc', 'acbd')
     >>> forever = epochs(order)

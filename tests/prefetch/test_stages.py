@@ -254,7 +254,7 @@ def test_translating_a_plan_calls_no_function_of_the_user() -> None:
 
 
 class Backwards(View[Any]):
-    """A view of a user, without `_parts`: the default would be wrong."""
+    """A view of a user, without `_parts`: the default names other items than it reads."""
 
     def __init__(self, source: View[Any]) -> None:
         super().__init__((source,))
@@ -266,12 +266,13 @@ class Backwards(View[Any]):
         return Backwards(sources[0])
 
 
-def test_a_view_of_the_user_without_parts_plans_nothing() -> None:
-    log = Log()
-    with sk.prefetch(sk.smap(log, range(20)), 2) as node:
-        assert list(Backwards(node)._needs(3)) == []
-        with sk.prefetch(Backwards(node), 2) as stage:
-            assert list(stage) == list(range(20))[::-1]
+@pytest.mark.parametrize("chunk_size", ["auto", 3])
+def test_a_view_of_the_user_with_wrong_parts_gives_its_own_items(chunk_size: Any) -> None:
+    with (
+        sk.prefetch(sk.smap(Log(), range(20)), 2) as node,
+        sk.prefetch(Backwards(node), 2, chunk_size=chunk_size) as stage,
+    ):
+        assert list(stage) == list(range(20))[::-1]
 
 
 def test_a_plan_that_can_be_read_once_plans_nothing() -> None:
