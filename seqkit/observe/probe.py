@@ -32,7 +32,7 @@ __all__ = ["END", "Event", "Probe", "Recording", "Tap", "Thread"]
 
 # The first items of a thread are all timed. Later, timing may cost this share of the CPU time of the items,
 # and at least one item of so many is timed.
-SURE, SHARE, SPARSEST = 64, 0.01, 100
+SURE, SHARE, SPARSEST = 64, 0.005, 100
 # So many values of each view are described.
 DESCRIBED = 8
 
@@ -75,7 +75,7 @@ class Recording:
         """Return the recorder of this thread."""
         recorder: _Recorder | None = getattr(_local, "recorder", None)
         # A forked child has a recorder of its own.
-        if recorder is None or (recorder.recording, recorder.born) != (self, generation.number):
+        if recorder is None or recorder.recording is not self or recorder.born != generation.number:
             recorder = _local.recorder = _Recorder(self)
         return recorder
 
