@@ -102,7 +102,7 @@ def materialize(
     (<list of 1000>, 998001)
     >>> stored = materialize(squares, getfixture("tmp_path") / "squares.npy", nworkers=0)
     >>> stored, stored[-1]
-    (<ndarray of 1000>, np.int64(998001))
+    (<ndarray of 1000 in squares.npy>, np.int64(998001))
     """
     source = as_view(sequence, "materialize")
     if source._n is UNBOUNDED:
