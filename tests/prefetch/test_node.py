@@ -1081,7 +1081,7 @@ def test_ctrl_c_while_an_item_is_handed_out_ends_the_iterator(
 def test_a_view_above_pairs_no_items_wrongly_after_an_exception_of_a_handler(
     kind: Kind, error: type[Exception]
 ) -> None:
-    with kind.ahead(sk.smap(int, range(30)), 2) as node:
+    with kind.ahead(sk.smap(int, range(30)), 2, max_buffered=4) as node:  # read on after the strike
         items = iter(sk.collate([range(30), node]))
         found: list[Any] = [*islice(items, 4)]
         with pytest.MonkeyPatch.context() as patch:
