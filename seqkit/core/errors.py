@@ -96,7 +96,7 @@ class EvaluationError(RuntimeError):
         lines = self._lines()
         if self.view is not None:
             # The list of streams of a StreamLoader is no view.
-            has_input = self.__cause__ is not None and getattr(self.view, "_sources", ())
+            has_input = bool(self.__cause__ is not None and getattr(self.view, "_sources", None))
             known = "   its input: error.inputs()" if has_input else ""
             again = f"error.view[{self.index}]" if self._is_index() else "error.reproduce()"
             lines.append(f"  to reproduce: {again}{known}")
