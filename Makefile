@@ -42,10 +42,10 @@ unexport PYTHONDONTWRITEBYTECODE
 # threads, and beside those threads workers are not forked. A large process also takes longer to fork: HEAVY
 # are the files that cannot be collected without PyTorch or Arrow.
 LOADERS := tests/loader tests/samplers tests/collation
-HEAVY   := tests/prefetch/test_arrow.py tests/prefetch/test_torch_modes.py tests/loader/test_epochs.py \
+HEAVY   := tests/engine/test_arrow.py tests/engine/test_torch_modes.py tests/loader/test_epochs.py \
            tests/loader/test_options.py tests/loader/test_torch.py
 LAWS    := tests/test_conformance.py tests/test_verify.py
-APART   := tests/prefetch $(LOADERS) $(LAWS) tests/sources tests/streams tests/test_examples.py
+APART   := tests/engine $(LOADERS) $(LAWS) tests/sources tests/streams tests/test_examples.py
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -61,7 +61,7 @@ test: $(VENV)/.test
 	@$(BIN)/python -m tests.cpu
 
 test-engine:
-	$(BIN)/python -m pytest tests/prefetch $(addprefix --ignore=,$(HEAVY))
+	$(BIN)/python -m pytest tests/engine $(addprefix --ignore=,$(HEAVY))
 
 test-others:
 	$(BIN)/python -m pytest $(addprefix --ignore=,$(APART))

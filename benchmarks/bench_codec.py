@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from seqkit.prefetch.codec import decode, encode
+from seqkit.engine.codec import decode, encode
 
 from .measure import seconds, table
 

@@ -15,7 +15,6 @@ import typing as _typing
 from importlib import import_module as _import_module
 
 from . import collation as _collation
-from . import prefetch as _package  # noqa: F401
 from . import samplers as _samplers
 from . import streams as streams
 from .collation.default import default_collate
@@ -29,7 +28,7 @@ from .core.lazy_imports import public_names as _public_names
 from .core.source import view
 from .core.view import View
 from .core.worker import WorkerInfo, empty, get_worker_info
-from .prefetch import observers as _observers
+from .engine import observers as _observers
 from .stores.add_cache.add_cache import add_cache
 from .stores.materialize.materialize import materialize
 from .stores.pack.pack import load_packed, pack
@@ -76,9 +75,9 @@ if _typing.TYPE_CHECKING:
     from .collation import Tuple as Tuple
     from .collation import default_convert as default_convert
     from .core.serializable import SerializableFunc
+    from .engine.prefetch import Prefetch, prefetch
     from .loader import DataLoader
     from .observe import debug, explain, monitor_throughput, preview, profile, trace, tune, verify, watch
-    from .prefetch import Prefetch, prefetch
     from .samplers import BatchSampler as BatchSampler
     from .samplers import ConstWidthBucket as ConstWidthBucket
     from .samplers import DistributedSampler as DistributedSampler
@@ -170,7 +169,7 @@ _LAZY = {
     **dict.fromkeys(_collation.__all__, "collation"),
     **dict.fromkeys(_samplers.__all__, "samplers"),
     "DataLoader": "loader",
-    **dict.fromkeys(("Prefetch", "prefetch"), "prefetch"),
+    **dict.fromkeys(("Prefetch", "prefetch"), "engine.prefetch"),
     **dict.fromkeys(
         (
             "debug",
@@ -189,9 +188,6 @@ _LAZY = {
     **dict.fromkeys(("per_process", "read"), "sources"),
 }
 if not _typing.TYPE_CHECKING:  # with a `__getattr__`, type checkers accept any name
-    # The import above bound the package to this name. The function replaces it when it is first used, and is
-    # never overwritten, because a package is bound only when it is first imported.
-    del prefetch
     _ROOMS = ("observe", "sources", "testing", "torch")
     __getattr__ = _lazy_names(__name__, _LAZY, _ROOMS)[0]
     __dir__ = _public_names(

@@ -33,10 +33,10 @@ from .core.lazy_imports import public_names
 from .core.randomness import as_seed
 from .core.view import View
 from .core.worker import empty, is_placing
+from .engine.prefetch import Prefetch
 from .loader import loader as _loader
 from .loader.loader import Batch
 from .loader.pipeline import WorkerStart
-from .prefetch import Prefetch
 from .streams.batch import StreamBatch as _StreamBatch
 from .streams.loader import StreamLoader as _StreamLoader
 from .streams.padding import like

@@ -41,15 +41,14 @@ ROOMS: dict[str, set[str]] = {
     "transforms": {"core"},
     "views": {"core"},
     "collation": {"core"},
-    "prefetch": {"core", "executors"},
-    "executors": {"core", "prefetch"},
-    "sources": {"core", "views", "prefetch"},
-    "stores": {"core", "views", "prefetch", "sources"},
-    "observe": {"core", "views", "prefetch", "stores"},
+    "engine": {"core"},
+    "sources": {"core", "views", "engine"},
+    "stores": {"core", "views", "engine", "sources"},
+    "observe": {"core", "views", "engine", "stores"},
     "samplers": {"core", "views", "stores"},
-    "streams": {"core", "views", "prefetch", "collation"},
-    "loader": {"core", "views", "prefetch", "samplers", "collation", "streams"},
-    "torch": {"core", "views", "prefetch", "collation", "streams", "loader"},
+    "streams": {"core", "views", "engine", "collation"},
+    "loader": {"core", "views", "engine", "samplers", "collation", "streams"},
+    "torch": {"core", "views", "engine", "collation", "streams", "loader"},
     "testing": {"core", "views"},
 }
 
@@ -101,7 +100,7 @@ CONCURRENCY = {
     "asyncio",
 }
 # The laws read from several threads at once, and `auto` tries whether two threads wait for each other.
-CONCURRENT_ROOMS = {"prefetch", "executors", "testing", "observe"}
+CONCURRENT_ROOMS = {"engine", "testing", "observe"}
 LIBRARIES = {
     "PIL",
     "datasets",
@@ -123,10 +122,9 @@ BUDGETS = {
     "__init__": 218,
     "collation": 929,
     "core": 2338,
-    "executors": 539,
+    "engine": 6480,
     "loader": 1973,
     "observe": 2817,
-    "prefetch": 5945,
     "samplers": 1310,
     "sources": 2381,
     "stores": 1789,
@@ -262,12 +260,12 @@ def test_parts_of_the_engine_know_no_views() -> None:
         "core.indices",
         "core.tracebacks",
         "core.worker",
-        "prefetch.culprits",
+        "engine.culprits",
         "core.once",
-        *(f"prefetch.{other}" for other in SELF_CONTAINED),
+        *(f"engine.{other}" for other in SELF_CONTAINED),
     }
     for part in SELF_CONTAINED:
-        assert {imported for imported, _ in own_imports(f"prefetch.{part}")} <= allowed, part
+        assert {imported for imported, _ in own_imports(f"engine.{part}")} <= allowed, part
 
 
 def test_engines_and_frameworks_are_not_imported_at_import_time() -> None:
@@ -309,7 +307,7 @@ LAZY_ROOMS = {
     "samplers",
     "sources",
     "observe",
-    "prefetch",
+    "engine",
     "streams",
     "testing",
     "torch",
@@ -330,7 +328,7 @@ def test_importing_seqkit_imports_little() -> None:
     modules = {name.removeprefix("seqkit.") for name in loaded if name.startswith("seqkit.")}
     cheap = {
         *LAZY_ROOMS,
-        "prefetch.observers",
+        "engine.observers",
         "collation.base",
         "collation.default",
         "collation.leaves",
@@ -340,7 +338,7 @@ def test_importing_seqkit_imports_little() -> None:
 
 @pytest.mark.parametrize(
     "package",
-    ["seqkit", "seqkit.collation", "seqkit.loader", "seqkit.prefetch", "seqkit.samplers", "seqkit.streams"],
+    ["seqkit", "seqkit.collation", "seqkit.loader", "seqkit.samplers", "seqkit.streams"],
 )
 def test_names_are_imported_lazily_from_where_type_checkers_find_them(package: str) -> None:
     loaded = importlib.import_module(package)
@@ -363,7 +361,7 @@ def test_names_are_imported_lazily_from_where_type_checkers_find_them(package: s
 
 @pytest.mark.parametrize(
     "name",
-    ["collation", "loader", "observe", "prefetch", "samplers", "sources", "streams", "testing", "torch"],
+    ["collation", "loader", "observe", "samplers", "sources", "streams", "testing", "torch"],
 )
 def test_dir_of_a_room_shows_its_public_names_only(name: str) -> None:
     pytest.importorskip("torch" if name == "torch" else "seqkit")
@@ -387,14 +385,14 @@ def test_the_decision_about_rooms_has_the_table_of_imports() -> None:
 
 def test_every_public_name_can_be_the_first_one_imported() -> None:
     # Also where the package of the same name was imported before.
-    for code in ("sk.prefetch", "sk.view([]).prefetch", "importlib.import_module('seqkit.prefetch.node')"):
+    for code in ("sk.prefetch", "sk.view([]).prefetch", "importlib.import_module('seqkit.engine.prefetch')"):
         in_a_fresh_interpreter(f"""
 import importlib, inspect, pickle
 import seqkit as sk
 
 {code}
 assert "DataLoader" in dir(sk) and "DataLoader" not in vars(sk)
-assert sk.prefetch is importlib.import_module("seqkit.prefetch").prefetch
+assert sk.prefetch is importlib.import_module("seqkit.engine.prefetch").prefetch
 assert "nworkers" in inspect.signature(sk.View.prefetch).parameters
 assert list(sk.view([1, 2]).prefetch(0)) == [1, 2]
 assert "list of 2" in sk.view([1, 2])._repr_html_()

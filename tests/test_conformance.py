@@ -23,7 +23,7 @@ from .registry import CASES, Case
 
 
 def slow_start(case: Case) -> bool:
-    # `tests/prefetch/test_stages.py` has more nodes of nodes.
+    # `tests/engine/test_stages.py` has more nodes of nodes.
     nested = "fork of a prefetch fork", "thread of a prefetch fork"
     return any(word in case.name for word in ("spawn", "forkserver", *nested))
 

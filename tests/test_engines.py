@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.executors import named
+from seqkit.engine.executors import named
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # which nobody there has
 

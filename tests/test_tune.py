@@ -1,4 +1,4 @@
-"""`tune`: its text and settings. See also tests/prefetch/test_choose.py."""
+"""`tune`: its text and settings. See also tests/engine/test_choose.py."""
 
 from __future__ import annotations
 

@@ -552,7 +552,7 @@ def test_no_items_are_not_equal_items(build: Any) -> None:
 @pytest.mark.usefixtures("_ways")
 def test_processes_are_compared_where_the_engine_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     why = lambda: "as on macOS"
-    for name in ("seqkit.prefetch.engine", "seqkit.observe.ways"):
+    for name in ("seqkit.engine.engine", "seqkit.observe.ways"):
         monkeypatch.setattr(sys.modules[name], "why_not_here", why)
     report = verify(sk.smap(half, NUMBERS), n=4)
     assert report.ok

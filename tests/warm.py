@@ -16,7 +16,15 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType, TracebackType
 
-PRELOADED = "prefetch", "loader", "streams", "stores.add_cache.add_cache", "collation", "samplers", "observe"
+PRELOADED = (
+    "engine.prefetch",
+    "loader",
+    "streams",
+    "stores.add_cache.add_cache",
+    "collation",
+    "samplers",
+    "observe",
+)
 
 
 class Warm:

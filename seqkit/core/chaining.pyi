@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal, TypeVar, overload
 
 import numpy as np
 
+from ..engine.prefetch import prefetch as _prefetch
 from ..observe.explain import explain as _explain
 from ..observe.preview import preview as _preview
 from ..observe.profile import profile as _profile
@@ -18,7 +19,6 @@ from ..observe.trace import trace as _trace
 from ..observe.tune import tune as _tune
 from ..observe.verify import verify as _verify
 from ..observe.watch import watch as _watch
-from ..prefetch.node import prefetch as _prefetch
 from ..stores.add_cache.add_cache import add_cache as _add_cache
 from ..stores.materialize.materialize import materialize as _materialize
 from ..stores.pack.pack import pack as _pack

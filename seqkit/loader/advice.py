@@ -6,7 +6,7 @@ from typing import Any
 
 from ..core.tracebacks import warn
 from ..core.view import View, walk
-from ..prefetch.resources import usable_cpus
+from ..engine.resources import usable_cpus
 from ..samplers.base import Sampler, chain_of
 from ..samplers.batches import BatchSampler
 from ..samplers.distributed import Share

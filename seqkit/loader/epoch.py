@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core.errors import EvaluationError, seterr
 from ..core.tracebacks import hide_frames
-from ..prefetch.protocol import PrefetchError
+from ..engine.protocol import PrefetchError
 from .keys import by_number
 from .on_error import Recovered
 from .position import Position

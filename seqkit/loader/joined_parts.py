@@ -9,7 +9,7 @@ from typing import Any
 from ..core.errors import EvaluationError
 from ..core.iteration import Progress
 from ..core.tracebacks import warn
-from ..prefetch.errors import reraise
+from ..engine.errors import reraise
 from .on_error import Recovered
 
 __all__ = ["JoinedParts"]

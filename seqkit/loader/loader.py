@@ -17,8 +17,8 @@ from ..core.iteration import restarting
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames, warn
 from ..core.view import View
-from ..prefetch import Prefetch
-from ..prefetch.engine import Engine
+from ..engine.engine import Engine
+from ..engine.prefetch import Prefetch
 from ..samplers.base import whole_order
 from .advice import (
     warn_of_exhausted,

@@ -29,7 +29,7 @@ from ..core.arguments import (
 from ..core.once import cached
 from ..core.randomness import as_seed
 from ..core.source import as_view
-from ..prefetch.settings import CONTEXTS
+from ..engine.settings import CONTEXTS
 from ..samplers.base import Sampler, chain_of
 from .on_error import OnError
 

@@ -21,7 +21,7 @@ from ..core.randomness import node_key
 from ..core.set_epoch import listeners, tell
 from ..core.view import View, in_order
 from ..core.worker import get_worker_info, in_process_worker
-from ..prefetch.errors import record
+from ..engine.errors import record
 from .joined_parts import JoinedParts
 from .keys import Sample
 

@@ -12,8 +12,8 @@ from ..core.randomness import node_key
 from ..core.source import as_view
 from ..core.view import View
 from ..core.worker import WorkerInfo, get_worker_info, set_worker_info
-from ..prefetch import Prefetch, prefetch
-from ..prefetch.hooks import call_hook
+from ..engine.hooks import call_hook
+from ..engine.prefetch import Prefetch, prefetch
 from ..samplers.batches import BatchSampler, whole_batches
 from ..samplers.random_order import RandomSampler
 from ..samplers.sequential import SequentialSampler

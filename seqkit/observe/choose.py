@@ -14,10 +14,10 @@ from ..core import units
 from ..core.errors import ItemTimeout, WorkerDied, summary
 from ..core.view import View
 from ..core.worker import in_process_worker
-from ..prefetch.engine import why_not_here
-from ..prefetch.node import prefetch
-from ..prefetch.resources import memory_limit_bytes, usable_cpus
-from ..prefetch.settings import Context, Settings
+from ..engine.engine import why_not_here
+from ..engine.prefetch import prefetch
+from ..engine.resources import memory_limit_bytes, usable_cpus
+from ..engine.settings import Context, Settings
 from .measure import SLEEPS, Cost, cost_of, lock_share_of, use_of
 from .remedy import one_shot_of
 
@@ -308,7 +308,7 @@ def in_child(
 
 def _start_method() -> Context | None:
     """Return how processes start that measure. An explicit start method is not announced."""
-    from ..prefetch.processes.forking import is_safe  # other systems lack what it needs
+    from ..engine.processes.forking import is_safe  # other systems lack what it needs
 
     return None if is_safe() else "forkserver"
 

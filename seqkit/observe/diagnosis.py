@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.units import percent, size
-from ..prefetch.statistics import Statistics
+from ..engine.statistics import Statistics
 from .choose import Choice
 from .remedy import in_words_of, told
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from ..core.units import count, percent, rounded, seconds
 from ..core.view import View
-from ..prefetch import observers
-from ..prefetch.node import Prefetch
-from ..prefetch.statistics import Statistics
+from ..engine import observers
+from ..engine.prefetch import Prefetch
+from ..engine.statistics import Statistics
 from .explain import text_of
 from .probe import Probe, Recording
 from .watch import to_stderr

@@ -16,7 +16,7 @@ from ..core.tracebacks import place
 from ..core.units import rounded, size
 from ..core.view import Indexable, View, attribute, is_measured, name_of
 from ..core.worker import in_process_worker
-from ..prefetch.node import Prefetch
+from ..engine.prefetch import Prefetch
 from ..stores.add_cache.add_cache import AddCache
 from ..views.collate import Collate
 from ..views.starmap import Spread

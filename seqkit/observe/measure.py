@@ -26,10 +26,10 @@ from typing import Any
 from ..core.errors import ItemTimeout, WorkerDied, summary
 from ..core.indices import Plan
 from ..core.view import View
-from ..prefetch.clock import set_clock
-from ..prefetch.node import Prefetch
-from ..prefetch.results import size_of
-from ..prefetch.settings import Settings
+from ..engine.clock import set_clock
+from ..engine.prefetch import Prefetch
+from ..engine.results import size_of
+from ..engine.settings import Settings
 
 __all__ = ["SLEEPS", "Cost", "cost_of", "lock_share_of", "use_of"]
 

@@ -25,8 +25,8 @@ from ..core.indices import Indices, Plan
 from ..core.iteration import surviving
 from ..core.view import T, View
 from ..core.worker import get_worker_info
-from ..prefetch.hooks import generation
-from ..prefetch.results import size_of
+from ..engine.hooks import generation
+from ..engine.results import size_of
 
 __all__ = ["END", "Event", "Probe", "Recording", "Tap", "Thread"]
 

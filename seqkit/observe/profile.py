@@ -19,8 +19,8 @@ from ..core.errors import EvaluationError, errstate
 from ..core.tracebacks import hiding_frames
 from ..core.units import count, percent, plural, rounded, seconds, size
 from ..core.view import Indexable, View
-from ..prefetch.node import Prefetch, prefetch
-from ..prefetch.statistics import Statistics
+from ..engine.prefetch import Prefetch, prefetch
+from ..engine.statistics import Statistics
 from . import html
 from .choose import MEASURING_S, choose
 from .diagnosis import Diagnosis, Measurement, NodeFigures, Stage, diagnose

@@ -14,7 +14,7 @@ from ..core.errors import EvaluationError, brief, summary
 from ..core.indices import UNKNOWN
 from ..core.units import seconds
 from ..core.view import View, is_measured, walk
-from ..prefetch import Prefetch
+from ..engine.prefetch import Prefetch
 from ..stores.add_cache.add_cache import AddCache
 from .explain import text_of
 from .html import ALARM, MONO, card, escape, faint, row, table

@@ -9,7 +9,7 @@ from ..core.arguments import optional_number
 from ..core.tracebacks import hiding_frames
 from ..core.units import plural, rounded, size
 from ..core.view import Indexable
-from ..prefetch.node import Prefetch, prefetch
+from ..engine.prefetch import Prefetch, prefetch
 from . import html
 from .choose import MEASURING_S, Choice, choose
 from .explain import text_of

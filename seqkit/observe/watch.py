@@ -16,7 +16,7 @@ from ..core.errors import as_given
 from ..core.progress import is_bar
 from ..core.units import count, percent, rounded, seconds
 from ..core.view import T, View, walk
-from ..prefetch.node import Prefetch
+from ..engine.prefetch import Prefetch
 from . import html
 
 __all__ = [

@@ -19,9 +19,9 @@ import numpy as np
 from ..core.errors import EvaluationError, ItemTimeout, RemoteError, WorkerDied, summary
 from ..core.once import Deferred
 from ..core.view import View, is_measured
-from ..prefetch.engine import why_not_here
-from ..prefetch.node import Prefetch, prefetch
-from ..prefetch.results import NOT_SENT
+from ..engine.engine import why_not_here
+from ..engine.prefetch import Prefetch, prefetch
+from ..engine.results import NOT_SENT
 from ..stores.add_cache.add_cache import AddCache
 from ..views.bases.scanned import Scanned
 

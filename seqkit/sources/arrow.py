@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.adapters import TableReader
 from ..core.view import View
-from ..prefetch.arrow import compacted
+from ..engine.arrow import compacted
 from .columns import as_rows, check_names
 from .files import existing
 from .number_lists import number_list

@@ -30,7 +30,7 @@ from ..core.indices import UNKNOWN
 from ..core.set_epoch import listeners
 from ..core.view import View, in_order, is_measured
 from ..core.worker import close_with_worker, get_worker_info, in_process_worker
-from ..prefetch.seeding import seed_item
+from ..engine.seeding import seed_item
 from .order import Order
 from .stream import Stream
 from .unshared import unshared

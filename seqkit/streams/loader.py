@@ -24,9 +24,9 @@ from ..core.randomness import as_seed, node_key
 from ..core.set_epoch import listeners, tell
 from ..core.tracebacks import warn
 from ..core.view import name_of
-from ..prefetch.hooks import introduce
-from ..prefetch.node import Prefetch, prefetch
-from ..prefetch.settings import CONTEXTS, Context
+from ..engine.hooks import introduce
+from ..engine.prefetch import Prefetch, prefetch
+from ..engine.settings import CONTEXTS, Context
 from ..views.bases.order_digest import order_digest, refuse_other_order
 from .batch import Collation, StreamBatch, Unequal
 from .chunks import Chunks, Opener, Resume, StreamsOfThread

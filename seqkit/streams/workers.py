@@ -13,11 +13,11 @@ from typing import Any, NoReturn
 
 from ..core.errors import EndOfSequence, EvaluationError, brief
 from ..core.iteration import restarting
-from ..prefetch.consumer import Reader
-from ..prefetch.errors import name_worker
-from ..prefetch.node import Prefetch
-from ..prefetch.reading import Reading
-from ..prefetch.results import size_of
+from ..engine.consumer import Reader
+from ..engine.errors import name_worker
+from ..engine.prefetch import Prefetch
+from ..engine.reading import Reading
+from ..engine.results import size_of
 from .chunks import Found, Key, StreamsOfThread, keys
 
 __all__ = ["Here", "ReadAhead", "StreamFailed", "StreamInUse", "Workers"]

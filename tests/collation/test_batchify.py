@@ -17,7 +17,7 @@ from hypothesis.extra import numpy as hnp
 import seqkit as sk
 from seqkit import Append, Dict, Group, List, Pad, PerShard, Stack, Tuple
 from seqkit.core.worker import evaluating
-from tests.prefetch.kinds import PROCESSES, Kind
+from tests.engine.kinds import PROCESSES, Kind
 
 from .test_default_collate import ints, same
 

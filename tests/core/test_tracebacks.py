@@ -20,8 +20,8 @@ import pytest
 import seqkit as sk
 from seqkit.core.errors import summary
 from seqkit.core.tracebacks import place, warn, with_sources
-from seqkit.prefetch.pickling import dumps_by_value
-from seqkit.prefetch.results import Record
+from seqkit.engine.pickling import dumps_by_value
+from seqkit.engine.results import Record
 from seqkit.testing.subject import close
 
 from .. import registry
@@ -95,7 +95,7 @@ def test_a_pipeline_that_cannot_be_pickled_shows_the_line_that_reads_it() -> Non
     lines = shown(lambda: list(sk.prefetch(view, 1, "process", context="spawn")))
     assert len(lines) <= 12
     assert "prefetch: the pipeline cannot be pickled for workers: smap → " in lines[-1]
-    assert not any("cloudpickle" in line or "/seqkit/prefetch" in line for line in lines)
+    assert not any("cloudpickle" in line or "/seqkit/engine" in line for line in lines)
 
 
 @pytest.mark.parametrize("in_order", [True, False])

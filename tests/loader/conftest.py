@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.prefetch.traces import children, until
+from tests.engine.traces import children, until
 
 
 @pytest.fixture(autouse=True)

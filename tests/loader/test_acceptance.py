@@ -20,13 +20,12 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch.resources import usable_cpus
+from seqkit.engine.resources import usable_cpus
 from seqkit.samplers import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
 from seqkit.samplers.distributed import DistributedSampler
 from seqkit.samplers.weighted import WeightedRandomSampler
-from tests.helpers import mostly_stress
-from tests.prefetch.scripts import finished, running
-from tests.prefetch.traces import (
+from tests.engine.scripts import finished, running
+from tests.engine.traces import (
     adopt_orphans,
     children,
     descriptors,
@@ -36,6 +35,7 @@ from tests.prefetch.traces import (
     until,
     until_gone,
 )
+from tests.helpers import mostly_stress
 
 from .ways import WAYS
 
@@ -1413,7 +1413,7 @@ import signal
 import sys
 
 import seqkit as sk
-from tests.prefetch.traces import children
+from tests.engine.traces import children
 
 way, kind, ending, held = sys.argv[1:]
 

@@ -13,7 +13,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.testing import UnsizedSource
-from tests.prefetch.traces import drawn, until
+from tests.engine.traces import drawn, until
 
 from .ways import WAYS
 

@@ -16,7 +16,7 @@ import seqkit as sk
 from seqkit.collation import default_collate, default_convert
 from seqkit.loader import DataLoader
 from seqkit.samplers import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
-from tests.prefetch.traces import children, until
+from tests.engine.traces import children, until
 
 from ..helpers import for_each
 

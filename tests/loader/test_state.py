@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch.consumer import Reader
+from seqkit.engine.consumer import Reader
 from seqkit.samplers import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
 from seqkit.samplers.distributed import DistributedSampler
 from seqkit.samplers.splits import SplitSampler
 from seqkit.samplers.weighted import WeightedRandomSampler
 from seqkit.testing import UnsizedSource
 from seqkit.views.bases.order_digest import order_digest
+from tests.engine.traces import children, drawn, until
 from tests.helpers import InterruptsOnce
-from tests.prefetch.traces import children, drawn, until
 
 from .ways import WAYS
 

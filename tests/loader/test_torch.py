@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch.pickling import dumps, dumps_by_value
-from tests.prefetch.traces import drawn, until
+from seqkit.engine.pickling import dumps, dumps_by_value
+from tests.engine.traces import drawn, until
 
 from .ways import WAYS
 

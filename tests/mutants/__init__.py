@@ -3,10 +3,10 @@
 The faults of a room are in a text file of its name. About half of them undo a fix of the history. Its commit
 follows the sentence that says what breaks. A file begins with the arguments of the pytest runs of its room::
 
-    run tests/prefetch
+    run tests/engine
 
     A worker that died is not replaced, so its item fails at once. [1a2b3c4]
-    @ prefetch/dispatcher.py
+    @ engine/dispatcher.py
     - if chunk.deaths >= self._options.retries:
     + if True:
 

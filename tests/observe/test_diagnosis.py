@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 import seqkit as sk
+from seqkit.engine.statistics import Statistics
 from seqkit.observe.choose import Cost, Measured, Speed, decided
 from seqkit.observe.diagnosis import Measurement, NodeFigures, Stage, diagnose
-from seqkit.prefetch.statistics import Statistics
 
 MIB = 1 << 20
 

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 import seqkit as sk
+from seqkit.engine import observers
 from seqkit.observe import every
-from seqkit.prefetch import observers
 
 SCRIPT = """
 import seqkit as sk

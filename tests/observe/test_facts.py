@@ -5,7 +5,7 @@ import pytest
 
 import seqkit as sk
 from seqkit import samplers
-from seqkit.prefetch.statistics import Statistics
+from seqkit.engine.statistics import Statistics
 from seqkit.streams import StreamLoader
 from seqkit.testing import ExplodingSource
 

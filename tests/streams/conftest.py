@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.prefetch.conftest import _nothing_is_left_behind, pytest_runtest_makereport
+from tests.engine.conftest import _nothing_is_left_behind, pytest_runtest_makereport
 
 __all__ = ["_nothing_is_left_behind", "pytest_runtest_makereport"]

@@ -23,7 +23,7 @@ import pytest
 import seqkit as sk
 from seqkit.streams import StreamLoader
 from seqkit.streams.chunks import Key, Opener, StreamsOfThread
-from tests.prefetch.traces import append, children, drawn, is_gone, until
+from tests.engine.traces import append, children, drawn, is_gone, until
 
 from .model import KINDS, batches, numbers, rows_of, shown
 

@@ -12,8 +12,8 @@ import pytest
 
 import seqkit as sk
 from seqkit.streams import Stream, StreamLoader, shuffle_buffer
+from tests.engine.traces import drawn
 from tests.helpers import FailsAt, InterruptsOnce, for_each
-from tests.prefetch.traces import drawn
 
 from .model import KINDS
 

@@ -19,7 +19,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.streams import StreamLoader
-from tests.prefetch.traces import append, drawn, until
+from tests.engine.traces import append, drawn, until
 
 from .model import KINDS, batches, numbers, rows_of, shown
 

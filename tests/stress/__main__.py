@@ -27,14 +27,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.prefetch.traces import state
+from tests.engine.traces import state
 
 # What the engine promises about threads, processes and their memory.
 TESTED = """
 backends races dispatcher executors faults interruptions leases memory node
 slots stages streams template team threads signals writer
 """
-TESTS = [f"tests/prefetch/test_{name}.py" for name in TESTED.split()]
+TESTS = [f"tests/engine/test_{name}.py" for name in TESTED.split()]
 OPTIONS = [
     "-m",
     "not stress and not frameworks",

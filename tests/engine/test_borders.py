@@ -1,0 +1,99 @@
+"""Jobs follow the borders of files, so that each worker loads each file once."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seqkit as sk
+from seqkit.engine.borders import Borders
+from seqkit.engine.window import ChunkWindow
+
+FILES, ITEMS = 12, 200
+Build = Callable[[Any], Any]
+
+ORDERS: dict[str, Build] = {
+    "flatten": lambda files: sk.flatten(files, [ITEMS] * FILES),
+    "a map of flatten": lambda files: sk.smap(abs, sk.flatten(files, [ITEMS] * FILES)),
+    "batches": lambda files: sk.batch(sk.flatten(files, [ITEMS] * FILES), 5),
+    "shuffled groups": lambda files: sk.shuffle_groups(sk.flatten(files, [ITEMS] * FILES), ITEMS, seed=0),
+    "unbatch": lambda files: sk.unbatch(files, ITEMS, 0),
+    "a slice": lambda files: sk.flatten(files, [ITEMS] * FILES)[::2],
+}
+
+
+@pytest.mark.parametrize("build", ORDERS.values(), ids=ORDERS)
+@pytest.mark.parametrize("workers", [1, 2, 3, 4])
+@pytest.mark.parametrize("method", ["thread", "process"])
+def test_each_worker_loads_each_file_once(method: Any, workers: int, build: Build, tmp_path: Path) -> None:
+    def load(number: int) -> list[int]:
+        with open(tmp_path / f"{os.getpid()} {threading.get_ident()}", "a") as log:
+            log.write(f"{number}\n")
+        time.sleep(0.003)  # more than the time after which a job gives back its rest
+        return [ITEMS * number + i for i in range(ITEMS)]
+
+    items = build(sk.smap(load, range(FILES)))
+    with sk.prefetch(items, workers, method) as ahead:
+        assert list(ahead) == list(build([range(k * ITEMS, (k + 1) * ITEMS) for k in range(FILES)]))
+    loads = Counter(line for log in tmp_path.iterdir() for line in log.read_text().split())
+    assert len(loads) == FILES
+    # A job that the machine delays for long may still lead to a second load.
+    assert sum(loads.values()) <= FILES * workers + (0 if workers == 1 else FILES)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_every_index_is_in_one_job(workers: int) -> None:
+    lengths = np.random.default_rng(0).integers(0, 9, 200)
+    files = sk.flatten([[(k, i) for i in range(n)] for k, n in enumerate(lengths)], lengths)
+    with sk.prefetch(sk.shuffle(files, seed=0), workers, "thread") as ahead:
+        assert list(ahead) == list(sk.shuffle(files, seed=0))
+        assert list(ahead) == list(sk.shuffle(files, seed=0))
+
+
+def borders_of(view: sk.View[Any]) -> Borders:
+    assert len(view)  # found, so that the borders are known
+    borders = Borders.of(view)
+    assert borders is not None
+    return borders
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [range(12), np.arange(12), list(range(12)), iter(range(12)), range(12)[::-1]],
+    ids=["range", "array", "list", "iterator", "backwards"],
+)
+def test_a_chunk_ends_where_its_last_file_begins(plan: Iterable[int]) -> None:
+    borders = borders_of(sk.flatten(["abcde", "fgh", "ijkl"], [5, 3, 4]))
+    window = ChunkWindow(plan, 99, cut=borders.cut)
+    drawn = [list(chunk.indices) for chunk in window.draw(9, 6)]
+    forwards = [[0, 1, 2, 3, 4], [5, 6, 7], [8, 9, 10, 11]]
+    backwards = [[11, 10, 9, 8], [7, 6, 5], [4, 3, 2, 1, 0]]
+    assert drawn == (backwards if isinstance(plan, range) and plan.step < 0 else forwards)
+    assert window.is_drawn
+
+
+def test_small_files_share_a_chunk() -> None:
+    borders = borders_of(sk.smap(str.upper, sk.flatten(["a", "bc", "d", "efg"], [1, 2, 1, 3])))
+    window = ChunkWindow(range(7), 99, cut=borders.cut)
+    assert [list(chunk.indices) for chunk in window.draw(9, 6)] == [[0, 1, 2, 3], [4, 5, 6]]
+
+
+def test_looking_for_borders_reads_nothing() -> None:
+    def read(i: int) -> Any:
+        raise AssertionError("an item was read")
+
+    words = sk.smap(read, range(3))
+    assert Borders.of(sk.flatten(words)) is None  # the lengths are not known
+    assert Borders.of(sk.view("abc")[sk.smap(read, range(3))]) is None
+    assert Borders.of(sk.prefetch(sk.flatten(words, [1, 2, 3]), 1)) is None
+    borders = borders_of(sk.flatten(words, [1, 2, 3]))
+    assert borders.cut(range(6)) == 3
+    assert borders.cut(["no", "index"]) == 2

@@ -1,0 +1,618 @@
+"""Whether workers are forked; workers that do not begin, do not end or cannot be started."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import gc
+import importlib.util
+import os
+import signal
+import sys
+import textwrap
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seqkit as sk
+from seqkit.engine import engine, threads
+from seqkit.engine.processes import forking, linux, team, template, worker_process
+
+from ..helpers import mostly_stress
+from .kinds import CONTEXTS
+from .scripts import finished
+from .traces import children, drawn, pids_of, until
+from .traces import state as state_of
+
+FORK = os.fork
+
+
+def parents(node: Any) -> set[int]:
+    """The processes that forked the workers of a node of `os.getppid()`."""
+    return set(node)
+
+
+def a_node(nworkers: int = 2, context: Any = None, count: int = 8) -> Any:
+    return sk.prefetch(sk.smap(lambda _: os.getppid(), range(count)), nworkers, "process", context=context)
+
+
+# -------------------------------------------------------------------- threads that are judged
+
+
+@contextmanager
+def thread(target: Callable[[], object], end: Callable[[], object]) -> Iterator[threading.Thread]:
+    """Have a thread about."""
+    one = threading.Thread(target=target)
+    one.start()
+    try:
+        yield one
+    finally:
+        end()
+        one.join()
+
+
+def module(name: str, source: str) -> types.ModuleType:
+    """Return a module that was never imported, as a thread's frames show it."""
+    made = types.ModuleType(name)
+    exec(source, made.__dict__)
+    return made
+
+
+WAITS = "def run(event):\n    event.wait()\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "is_safe"),
+    [
+        ("tqdm._monitor", True),
+        ("tqdm.std", False),
+        ("ipykernel.heartbeat", True),
+        ("ipykernels", False),
+        ("IPython.core.history", True),
+        ("IPython.lib.backgroundjobs", False),
+        ("_pydevd_bundle.pydevd_comm", True),
+        ("pydevd", True),
+        ("__main__", False),
+        ("queue", False),  # plumbing, of which somebody else is to be the root
+        ("seqkit.loader.loader", False),
+    ],
+)
+def test_the_function_that_a_thread_runs_decides_whether_it_matters_for_forks(
+    name: str, is_safe: bool
+) -> None:
+    event = threading.Event()
+    with thread(partial(module(name, WAITS).run, event), event.set):
+        assert until(lambda: forking.is_safe() == is_safe)
+        with a_node() as node:
+            assert (parents(node) == {os.getpid()}) == is_safe
+
+
+CALLS = "def run(call):\n    call()\n"
+
+
+def test_the_whole_stack_of_a_thread_decides_whether_it_matters_for_forks() -> None:
+    event = threading.Event()
+    monitor = module("tqdm._monitor", CALLS)
+    for between, is_safe in (
+        ("selectors", True),
+        ("users_code", False),
+        ("concurrent.futures.thread", False),
+    ):
+        event.clear()
+        inner = partial(module(between, WAITS).run, event)
+        with thread(partial(monitor.run, inner), event.set):
+            assert until(lambda is_safe=is_safe: forking.is_safe() == is_safe)
+
+
+def test_threads_whose_target_is_the_wait_of_an_event_do_not_matter() -> None:
+    event = threading.Event()
+    timer = threading.Timer(1000, print)
+    timer.start()
+    with thread(event.wait, event.set), a_node() as node:
+        assert forking.is_safe()
+        assert parents(node) == {os.getpid()}
+    timer.cancel()
+    timer.join()
+
+
+def test_a_function_in_c_as_a_target_matters() -> None:
+    lock = threading.Lock()
+    lock.acquire()
+    with thread(lock.acquire, lock.release):
+        assert not forking.is_safe()
+
+
+def test_an_idle_thread_pool_matters() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()
+        assert not forking.is_safe()
+        with a_node() as node:
+            assert os.getpid() not in parents(node)
+
+
+def test_a_thread_within_numpy_matters() -> None:
+    matrix, begun, enough = np.ones((600, 600)), threading.Event(), threading.Event()
+
+    def multiply() -> None:
+        while not enough.is_set():
+            begun.set()
+            matrix @ matrix
+
+    with thread(multiply, enough.set):
+        begun.wait()
+        assert not forking.is_safe()
+
+
+def test_an_import_in_another_thread_matters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "waits_when_imported.py").write_text("import sys\nsys._seqkit_test()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    begun, enough = threading.Event(), threading.Event()
+    monkeypatch.setattr(sys, "_seqkit_test", lambda: (begun.set(), enough.wait()), raising=False)
+    source = "def run():\n    import waits_when_imported\n"
+    with thread(module("ipykernel.lazy", source).run, enough.set):
+        begun.wait()
+        assert not forking.is_safe()
+
+
+def test_idle_workers_of_thread_nodes_do_not_matter_and_busy_ones_do() -> None:
+    begun, enough = threading.Event(), threading.Event()
+
+    def item(x: int) -> int:
+        if x:
+            begun.set()
+            enough.wait()
+        return x
+
+    with sk.prefetch(sk.smap(item, range(2)), 1, "thread", chunk_size=1, max_buffered=1) as threads:
+        assert threads[0] == 0
+        assert until(forking.is_safe)
+        iterator = iter(threads)
+        next(iterator)
+        until(begun.is_set)
+        assert not forking.is_safe()
+        enough.set()
+        assert list(iterator) == [1]
+
+
+# -------------------------------------------------------------------- native threads and pools
+
+
+@contextmanager
+def native_thread(name: str | None) -> Iterator[None]:
+    """Have a thread about that Python does not know, as the library of this name starts it."""
+    libc, ident, semaphore = ctypes.CDLL(None), ctypes.c_ulong(), ctypes.create_string_buffer(64)
+    libc.sem_init(semaphore, 0, 0)
+    assert libc.pthread_create(ctypes.byref(ident), None, libc.sem_wait, semaphore) == 0
+    if name is not None:
+        assert libc.pthread_setname_np(ident, name.encode()) == 0
+    try:
+        yield
+    finally:
+        libc.sem_post(semaphore)
+        libc.pthread_join(ident, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_safe"),
+    [
+        (None, True),  # BLAS, OpenMP, Arrow, DuckDB, OpenCV
+        ("ZMQbg/IO/0", True),
+        ("jemalloc_bg_thd", True),
+        ("cuda-EvtHandlr", True),
+        ("pt_nccl_watchdg", True),
+        ("NCCL Service 0", True),
+        ("polars-ooc-clea", True),  # after the import alone
+        ("polars-0", False),
+        ("tokio-rt-worker", False),
+        ("lance-cpu", False),
+        ("tf_XLAEigen", False),
+        ("grpc_global_tim", False),
+        ("anything", False),
+    ],
+)
+def test_native_threads_are_judged_by_their_names(name: str | None, is_safe: bool) -> None:
+    with native_thread(name):
+        assert forking.is_safe() == is_safe
+        assert forking.obstacles() == ([] if is_safe else [f"native thread {name!r}"])
+        with a_node(context=None if is_safe else "fork") as node:  # a choice of the user counts
+            assert parents(node) == {os.getpid()}
+    assert forking.is_safe()
+
+
+def test_the_name_of_a_python_thread_does_not_matter() -> None:
+    event = threading.Event()
+    harmless = module("tqdm._monitor", CALLS)
+    with thread(partial(harmless.run, event.wait), event.set) as one:
+        Path(f"/proc/self/task/{one.native_id}/comm").write_text("polars-0")
+        assert until(forking.is_safe)
+
+
+def needs(library: str) -> None:
+    """Skip a test without a library, and import it nowhere: it may start threads."""
+    if importlib.util.find_spec(library) is None:
+        pytest.skip(f"needs {library}")
+
+
+# Code that starts the threads of a library, and whether workers are forked beside them.
+LIBRARIES = {
+    "torch": ("import torch\nx = torch.ones(300, 300)", "float((x @ x + x).sum())", True),
+    "polars": (
+        "import polars as pl\ndf = pl.DataFrame({'g': [1, 2, 3]})",
+        "df.filter(pl.col('g') > 1).height",
+        False,
+    ),
+    "numpy": ("import numpy as np\na = np.ones((300, 300))", "float((a @ a).sum())", True),
+    "pyarrow": (
+        "import pyarrow as pa, pyarrow.compute as pc\nt = pa.table({'a': range(99)})",
+        "t.group_by('a').aggregate([('a', 'sum')]).num_rows",
+        True,
+    ),
+    "cv2": (
+        "import cv2, numpy as np\na = np.ones((999, 999))",
+        "float(cv2.GaussianBlur(a, (9, 9), 0).sum())",
+        True,
+    ),
+    "duckdb": ("import duckdb", "duckdb.sql('select sum(i) from range(99999) t(i)').fetchall()[0][0]", True),
+    "jax": ("import jax.numpy as jnp\na = jnp.ones((99, 99))", "float((a @ a).sum())", False),
+    "grpc": ("import grpc", "str(grpc.insecure_channel('localhost:1').close())", False),
+}
+
+
+@pytest.mark.parametrize("library", mostly_stress(*LIBRARIES, here=2))
+def test_workers_can_use_a_library_that_the_parent_has_used(library: str, tmp_path: Path) -> None:
+    needs(library)
+    start, use, is_forked = LIBRARIES[library]
+    script = f"""
+        import os
+        import seqkit as sk
+        {textwrap.indent(start, " " * 8).strip()}
+
+        def used(_):
+            return {use}, os.getppid()
+
+        def read():
+            with sk.prefetch(sk.smap(used, range(4)), 2, "process") as node:
+                items, parents = map(set, zip(*node))
+            return items, parents == {{os.getpid()}}
+
+        items, is_forked = read()  # after the import alone
+        assert is_forked
+        assert items == {{used(0)[0]}}
+        assert read() == (items, {is_forked})
+    """
+    code, _, err = finished(tmp_path, script)
+    assert code == 0, err
+    assert ("workers are not forked" in err) != is_forked
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_workers_that_use_several_native_threads_are_not_forked_beside_openmp(
+    threads: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs("torch")
+    monkeypatch.setenv("SEQKIT_NATIVE_THREADS", threads)
+    script = """
+        import os, torch
+        import seqkit as sk
+
+        def total(_):
+            return float((ones @ ones + ones).sum()), os.getppid()
+
+        torch.set_num_threads(2)
+        ones = torch.ones(300, 300)
+        expected, _ = total(0)
+        with sk.prefetch(sk.smap(total, range(4)), 2, "process") as node:
+            for found, parent in node:
+                assert found == expected
+                print(parent == os.getpid())
+    """
+    code, out, err = finished(tmp_path, script)
+    assert code == 0, err
+    assert out.split() == [str(threads == "1")] * 4
+
+
+def test_a_pipeline_that_starts_threads_in_a_template_gets_fresh_interpreters(tmp_path: Path) -> None:
+    (tmp_path / "starts_a_thread.py").write_text(
+        "import threading\n"
+        "lock = threading.Lock()\n"
+        "lock.acquire()\n"
+        "threading.Thread(target=lock.acquire, daemon=True).start()\n"
+        "def item(i):\n"
+        "    import os\n"
+        "    return i, os.getppid()\n"
+    )
+    script = """
+        import os, pathlib, sys, warnings
+
+        sys.path.append(str(pathlib.Path(__file__).parent))
+        warnings.simplefilter("error")
+        import seqkit as sk
+        from starts_a_thread import item
+
+        with sk.prefetch(sk.smap(item, range(4)), 2, "process", context="forkserver") as node:
+            assert list(node) == [(i, os.getpid()) for i in range(4)]
+            assert node.statistics().restarts == 0
+    """
+    assert finished(tmp_path, script) == (0, "", "")
+
+
+def test_workers_that_are_not_forked_unasked_are_announced_once(tmp_path: Path) -> None:
+    script = """
+        import queue, sys, threading, warnings
+        import seqkit as sk
+
+        def start(context=None):
+            with sk.prefetch(range(4), 1, "process", context=context) as node:
+                list(node)
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            start()
+            threading.Thread(target=queue.Queue().get, name="the logger", daemon=True).start()
+            start("forkserver")
+            assert not caught
+            start()
+            start()
+        (warning,) = caught
+        assert warning.filename == __file__
+        text = str(warning.message)
+        assert "beside thread 'the logger'. They import modules anew" in text, text
+        assert "start_hook" in text and "'forkserver'" in text
+    """
+    assert finished(tmp_path, script) == (0, "", "")
+
+
+# -------------------------------------------------------------------- start methods
+
+
+def test_a_fork_waits_for_threads_of_closed_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "GRACE_S", 0.0)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def item(_: int) -> None:
+        begun.set()
+        go_on.wait(20)
+        for _ in range(100):
+            time.sleep(0.001)
+
+    with sk.prefetch(sk.smap(item, range(4)), 1) as closed:
+
+        def read() -> None:
+            with suppress(RuntimeError):  # the node is closed
+                list(closed)
+
+        consumer = threading.Thread(target=read)
+        consumer.start()
+        begun.wait()
+    consumer.join()
+    timer = threading.Timer(0.1, go_on.set)
+    timer.start()
+    with a_node() as node:
+        assert parents(node) == {os.getpid()}
+    timer.join()
+
+
+def test_a_fork_waits_once_for_a_thread_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    stuck: Any = types.SimpleNamespace(join=waits.append)
+    monkeypatch.setattr(threads, "_ending", [stuck])
+    monkeypatch.setattr(forking, "threads_that_matter", lambda: {1})
+    assert not forking.is_safe()
+    assert not forking.is_safe()
+    assert len(waits) == 1
+    assert 0 < waits[0] <= forking.ENDING_S
+
+
+def test_fork_is_used_in_spite_of_threads_if_it_is_chosen() -> None:
+    with ThreadPoolExecutor(1) as pool, a_node(context="fork") as node:
+        pool.submit(int).result()
+        assert parents(node) == {os.getpid()}
+
+
+def test_no_other_thread_gets_the_interpreter_between_the_last_look_and_the_fork(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before, seen = sys.getswitchinterval(), []
+    monkeypatch.setattr(os, "fork", lambda: seen.append(sys.getswitchinterval()) or 1)
+    assert forking.fork_if_harmless() == 1
+    assert seen == [pytest.approx(forking._SWITCH_S)]
+    looks = iter([set(), {1}])
+    monkeypatch.setattr(forking, "threads_that_matter", lambda: next(looks))
+    assert forking.fork_if_harmless() == -1
+    assert len(seen) == 1
+    assert sys.getswitchinterval() == before
+
+
+@pytest.mark.parametrize(
+    ("explicit", "chosen", "default", "expected"),
+    [
+        ("fork", "spawn", "fork", "fork"),
+        (None, None, "fork", None),
+        (None, "fork", "fork", None),
+        (None, "spawn", "fork", "spawn"),
+        (None, "forkserver", "fork", "forkserver"),
+        (None, "forkserver", "forkserver", None),  # Python 3.14
+        (None, "fork", "forkserver", None),
+    ],
+)
+def test_the_start_method_of_multiprocessing_is_used(
+    explicit: Any, chosen: Any, default: str, expected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake: Any = types.SimpleNamespace(
+        get_start_method=lambda allow_none: chosen,
+        get_all_start_methods=lambda: [default, *{"fork", "spawn", "forkserver"} - {default}],
+    )
+    monkeypatch.setitem(sys.modules, "multiprocessing", fake)
+    assert engine._start_method(explicit) == expected
+
+
+def test_a_fork_beside_irrelevant_threads_does_not_warn(tmp_path: Path) -> None:
+    script = """
+        import os, sys, threading, warnings
+        import seqkit as sk
+
+        warnings.simplefilter("error")
+        fork = os.fork
+        def warning_fork():  # as Python 3.12 does
+            warnings.warn("multi-threaded", DeprecationWarning)
+            return fork()
+        os.fork = warning_fork
+        event = threading.Event()
+        threading.Thread(target=event.wait, daemon=True).start()
+        with sk.prefetch(range(4), 2, "process") as node:
+            assert list(node) == [0, 1, 2, 3]
+    """
+    assert finished(tmp_path, script) == (0, "", "")
+
+
+# -------------------------------------------------------------------- many workers
+
+
+@pytest.mark.parametrize("context", [None, *CONTEXTS])
+def test_many_workers_are_started_a_few_at_a_time(context: Any) -> None:
+    many = 2 * team.STARTED_AT_ONCE + 1
+    with sk.prefetch(range(400), many, "process", context=context, chunk_size=1) as node:
+        node.start()
+        backend: Any = node._engine._dispatcher.backend  # type: ignore[union-attr]
+        assert len(backend._team.handles) == team.STARTED_AT_ONCE
+        assert list(node) == list(range(400))
+        assert until(lambda: len(list(node)) == 400 and len(set(pids_of(node))) == many)
+        assert node.statistics().restarts == 0
+
+
+# -------------------------------------------------------------------- workers that do not begin
+
+
+def test_a_forked_worker_that_does_not_begin_comes_from_a_template(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(team, "BEGIN_S", 0.2)
+    parent = os.getpid()
+    settle = worker_process._end_with_parent
+
+    def hang(fds: Any) -> None:
+        if os.getppid() == parent:
+            signal.pause()
+        settle(fds)
+
+    monkeypatch.setattr(worker_process, "_end_with_parent", hang)
+    event = threading.Event()
+    with thread(event.wait, event.set), a_node() as node:
+        (found,) = parents(node)
+        assert found != parent
+        assert node.statistics().restarts == 2
+
+
+def test_a_start_hook_may_take_as_long_as_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(team, "BEGIN_S", 1e-9)
+    go = os.pipe()
+    event = threading.Event()
+    with thread(event.wait, event.set):
+        node = sk.prefetch(range(4), 1, "process", start_hook=lambda _: os.read(go[0], 1)).start()
+        backend: Any = node._engine._dispatcher.backend  # type: ignore[union-attr]
+        handle = backend._team.handles[0]
+        assert until(lambda: linux.is_readable(backend._fds["results_r"]))  # it has said that it begins
+        assert handle.begins_by is not None
+        backend.receive(0)  # by a consumer that comes long after that
+        assert handle.begins_by is None
+        os.write(go[1], b"!")
+        assert list(node) == [0, 1, 2, 3]
+        node.close()
+    for fd in go:
+        os.close(fd)
+
+
+# -------------------------------------------------------------------- workers that cannot be started
+
+
+def killed(node: Any, pids: list[int]) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    assert until(lambda: all(state_of(pid) in ("Z", "gone") for pid in pids))
+
+
+def refusing(times: float, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Have no process forked, so many times; return a list that grows with every attempt."""
+    attempts: list[int] = []
+
+    def fork() -> int:
+        attempts.append(1)
+        if len(attempts) <= times:
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return FORK()
+
+    monkeypatch.setattr(os, "fork", fork)
+    return attempts
+
+
+def test_a_replacement_that_cannot_be_started_ends_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    with a_node(3, context="fork") as node:
+        list(node)
+        first, *others = pids_of(node)
+        attempts = refusing(1, monkeypatch)
+        killed(node, [first])
+        found: list[Any] = []
+        assert until(lambda: found.extend(drawn(iter(node))) or isinstance(found[-1], BaseException))
+        assert (
+            "worker 0 could not start: BlockingIOError: [Errno 11] Resource temporarily unavailable"
+            in str(found[-1])
+        )
+        assert len(attempts) == 1
+        node.restart()
+        assert len(list(node)) == 8
+        assert not set(pids_of(node)) & set(others)
+
+
+def test_a_node_that_cannot_start_at_all_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = children()
+    refusing(float("inf"), monkeypatch)
+    with (
+        a_node(context="fork") as node,
+        pytest.raises(BlockingIOError, match=r"unavailable\. prefetch: no further process"),
+    ):
+        node.start()
+    assert children() == before
+
+
+# -------------------------------------------------------------------- processes that do not end
+
+
+def test_closing_leaves_a_process_alone_that_cannot_be_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (team, template):
+        monkeypatch.setattr(module, "REAP_S", 0.05)
+    monkeypatch.setattr(linux, "kill", lambda pidfd: None)  # as in an uninterruptible sleep
+    node = a_node(1, "fork").start()
+    (pid,) = pids_of(node)
+    os.kill(pid, signal.SIGSTOP)
+    node.close()
+    assert state_of(pid) == "T"
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def test_a_wait_for_a_process_has_an_end() -> None:
+    pid = FORK()
+    if pid == 0:
+        signal.pause()
+    pidfd = linux.pidfd_open(pid)
+    assert linux.reap(pid, pidfd, 0.0) is None
+    linux.kill(pidfd)
+    assert (linux.reap(pid, pidfd, template.REAP_S) or ())[0] == signal.SIGKILL
+    os.close(pidfd)
+
+
+def test_the_garbage_collector_does_not_run_while_stacks_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Python 3.11 would hang if it freed a `threading.local` then.
+    frames, seen = sys._current_frames, list[bool]()
+    monkeypatch.setattr(sys, "_current_frames", lambda: (seen.append(gc.isenabled()), frames())[1])
+    forking.is_safe()
+    assert seen == [False]
+    assert gc.isenabled()

@@ -1,0 +1,60 @@
+"""The backend of threads, without a dispatcher."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, cast
+
+import pytest
+
+import seqkit as sk
+from seqkit.engine import threads
+from seqkit.engine.hooks import worker_info
+from seqkit.engine.protocol import Done, Job
+from seqkit.engine.threads import Threads, _Run
+
+
+def test_urgent_jobs_run_first_and_in_the_order_in_which_they_were_asked_for() -> None:
+    has_begun, is_open = threading.Event(), threading.Event()
+
+    def work(i: int) -> int:
+        if i == 0:
+            has_begun.set()
+            is_open.wait()
+        return i
+
+    backend = Threads(sk.view(sk.smap(work, range(10))), [worker_info(0, 1, 0, "thread")], None, capacity=8)
+    backend.start()
+    try:
+        backend.submit(Job(0, -1, [0]))
+        has_begun.wait()
+        for ticket, is_urgent in enumerate([False, True, True, False, True], 1):
+            backend.submit(Job(ticket, -1, [ticket], is_urgent=is_urgent))
+        is_open.set()
+        order: list[int] = []
+        while len(order) < 6:
+            order += [event.ticket for event in backend.receive(10) if isinstance(event, Done)]
+    finally:
+        backend.close()
+    assert order == [0, 2, 3, 5, 1, 4]
+
+
+def test_the_clock_of_an_item_never_shows_its_wait_for_a_stage_below(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A consumer may look at any moment, also while the clock is set going again."""
+    now_ns = 10**12
+
+    class Watched(_Run):
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, value)
+            if name in ("item_ns", "_stood_ns") and hasattr(self, "_stood_ns"):
+                seen.append(self.ran_s())
+
+    seen: list[float] = []
+    monkeypatch.setattr(threads, "monotonic_ns", lambda: now_ns)
+    run = Watched(cast(Any, None), Job(1, -1, [0]))
+    run.stand()
+    now_ns += 60 * 10**9
+    run.go_on()
+    now_ns += 10**9
+    assert max(seen) == 0.0
+    assert run.ran_s() == 1.0
