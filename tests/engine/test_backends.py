@@ -299,8 +299,7 @@ def test_a_view_whose_iteration_ends_too_early_loses_no_item_silently(kind: Kind
         seen = drawn(iter(ahead), Exception)
     assert seen[:4] == [0, 1, 2, 3]
     assert len(seen) == 9
-    assert ["ended 2 items early" in str(e) for e in seen[4:]] == [True, True, False, False, False]
-    assert all("ended 3 items early" in str(e) for e in seen[6:])
+    assert all("its iteration ended" in str(error) for error in seen[4:])
 
 
 @every_kind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,8 +23,6 @@ class Items:
     _name = "Items"
     _n: Any = 100
     _known = None  # so that a single item is iterated too
-    _reads_groups = False
-    _sources = ()
 
     def __init__(self, *items: Any) -> None:
         self.items = list(items)
@@ -84,47 +82,74 @@ def test_no_more_items_are_drawn_than_there_is_room_for(items: list[Any], room: 
     assert source.drawn == len(outcomes.values) == min(room, len(items))
 
 
+def ticking(times: Iterable[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(times)
+    monkeypatch.setattr(evaluate, "monotonic_ns", lambda: next(clock))
+
+
 @pytest.mark.parametrize("items", [[1, 2, 3, 4], [BAD, BAD, BAD, BAD]], ids=["values", "errors"])
-def test_a_job_ends_after_an_item_that_takes_long(items: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter(range(0, 100, 10))
-    monkeypatch.setattr(evaluate, "monotonic_ns", lambda: next(clock))
-    began: list[int] = []
-    outcomes, _ = run(Items(*items), 4, budget_ns=25, began=began.append)
-    assert len(outcomes.values) == 3
-    assert began[:2] == [10, 20]  # each item begins when the one before it ends
-
-
-@pytest.mark.parametrize(("lengths", "finished"), [([9], 5), ([3, 6], 3), ([1, 8], 5)])
-def test_a_job_over_its_budget_goes_on_as_long_again_in_the_same_file(
-    lengths: list[int], finished: int, monkeypatch: pytest.MonkeyPatch
+def test_a_job_ends_after_its_budget_unless_it_goes_on(
+    items: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = sk.flatten([list(range(n)) for n in lengths], lengths)
-    assert len(files) == 9
-    clock = iter([0, 1, 2, 30, 59, 60, 61] if lengths[0] > 1 else [0, 9, 10, 11, 30, 60])
-    monkeypatch.setattr(evaluate, "monotonic_ns", lambda: next(clock))
-    outcomes, _ = run(files, 9, budget_ns=25)
-    assert len(outcomes.values) == finished
+    for answers, finished in [(None, 3), ([False], 3), ([True], 4)]:
+        ticking(range(0, 100, 10), monkeypatch)
+        began: list[int] = []
+        goes_on = None if answers is None else answers.pop
+        outcomes, _ = run(Items(*items), 4, budget_ns=25, began=began.append, goes_on=goes_on)
+        assert len(outcomes.values) == finished
+        assert began[:2] == [10, 20]  # each item begins when the one before it ends
+        assert not answers
+    ticking(range(0, 100, 10), monkeypatch)
+    answers = [False, True, True]  # asked once in each budget
+    assert len(run(Items(*items, 5, 6, 7, 8), 8, budget_ns=15, goes_on=answers.pop)[0].values) == 6
+
+
+@pytest.mark.parametrize("first", [1, BAD], ids=["value", "error"])
+def test_a_job_whose_first_item_takes_long_goes_on_for_as_long_again(
+    first: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for times, finished in [((0, 30, 31, 59, 60), 4), ((0, 30, 60), 2), ((0, 10, 30), 2)]:
+        ticking(times, monkeypatch)
+        outcomes, _ = run(Items(first, *range(8)), 9, budget_ns=25)
+        assert len(outcomes.values) == finished
 
 
 def test_missing_items_of_an_iteration_fail_unless_its_length_is_unknown() -> None:
     outcomes, is_end = run(Items(1, BAD), 4)
     assert (outcomes.values, is_end) == ([1, None, None, None], False)
-    assert str(outcomes.failures[3]) == "Items: its iteration ended 2 items early"
+    texts = [str(outcomes.failures[i]) for i in (2, 3)]
+    assert texts == [f"Items: its iteration ended {missing} items early" for missing in (2, 1)]
+    assert [*run(Items(1), 10, Room(3))[0].failures] == [1, 2]
     unsized = Items(1, BAD)
     unsized._n = UNKNOWN
     assert run(unsized, 4) == (Outcomes([1, None], {1: BAD}), True)
-
-
-def test_missing_items_are_reported_up_to_the_room_for_them() -> None:
-    outcomes, _ = run(Items(1), 10, Room(3))
-    assert (len(outcomes.values), sorted(outcomes.failures)) == (3, [1, 2])
-
-
-def test_an_iterator_that_always_fails_is_given_up() -> None:
-    assert run(SimpleNamespace(_iter=lambda indices: 1 // 0), 3)[0].values == [None] * 3
 
 
 def test_a_view_continues_after_its_errors() -> None:
     outcomes, _ = run(sk.smap(lambda x: 1 // x, [1, 0, 0, 1]), 4)
     assert outcomes.values == [1, None, None, 1]
     assert [type(error.__cause__) for error in outcomes.failures.values()] == [ZeroDivisionError] * 2
+    broken: Any = SimpleNamespace(_known=None, _iter=lambda indices: 1 // 0)
+    assert run(broken, 3)[0].values == [None] * 3
+
+
+def test_a_stop_iteration_is_the_error_of_its_item() -> None:
+    def item(i: int) -> int:
+        if i == 1:
+            raise StopIteration("mine")
+        return i
+
+    for count in (2, 4):
+        with sk.errstate("passthrough"):
+            outcomes, is_end = run(sk.smap(item, range(4)), count)
+        assert (outcomes.values, is_end) == ([0, None, 2, 3][:count], False)
+        assert repr(outcomes.failures[1]) == "StopIteration('mine')"
+
+
+def test_the_pipeline_is_keyed_for_the_epoch_of_each_job() -> None:
+    order = sk.shuffle(range(9), seed=0)
+    evaluator = Evaluator(order)
+    for epoch in (-1, 3, 3, -1, 0):
+        sink = Collector()
+        evaluator.run(epoch, range(9), sink)
+        assert sink.outcomes.values == list(order if epoch == -1 else order.at_epoch(epoch))
