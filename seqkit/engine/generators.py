@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .culprits import sentence, ways
+from .culprits import ways
 
 
 def generators(view: Any) -> dict[tuple[str, bytes], Any]:
@@ -25,8 +25,8 @@ def generators(view: Any) -> dict[tuple[str, bytes], Any]:
     >>> [way for way, _ in generators(sk.smap(lambda x: x + rng.random(), [1, 2]))]
     ['smap → `<lambda>` → global `rng` (numpy.random.Generator), ...:1']
     """
-    found = {id(way[-1].value): way for way in ways(view, _is_generator)}
-    return {(sentence(way), state(way[-1].value)): way[-1].value for way in found.values()}
+    found = {id(held): (way, held) for way, held in ways(view, _is_generator)}
+    return {(way, state(held)): held for way, held in found.values()}
 
 
 def state(generator: Any) -> bytes:

@@ -28,7 +28,7 @@ from ..core.tracebacks import hide_frames, with_sources
 from .classes import goes_by_value
 from .codec import ALIGNMENT, Block, Encoded, address, decode, encode
 from .culprits import unpicklable
-from .pickling import dumps_back
+from .pickling import Back, dumps_back
 
 
 @dataclass(slots=True)
@@ -217,7 +217,7 @@ NOT_SENT = "cannot be sent to the consumer's process"
 def _obstacle(value: Any) -> str:
     """Return the way to the object that cannot be pickled, with a colon, or "" if that is the item."""
     with suppress(BaseException):  # methods of user code
-        way = unpicklable(value, dumps_back)
+        way = unpicklable(value, Back)
         if way is not None and not way.endswith(f" ({type(value).__module__}.{type(value).__qualname__})"):
             return f"{way}: "
     return ""

@@ -38,7 +38,7 @@ from .protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, drained
 from .results import Outcomes, Ready
 from .signals import CtrlCHeld
 from .stages import leave
-from .torch_modes import TorchModes
+from .torch_modes import Modes, entered, torch_modes
 
 # How long closing waits for all workers together. Without any wait, a daemon thread might run C++ code when
 # the interpreter ends. That crashes the process (before Python 3.14).
@@ -151,7 +151,7 @@ class _Shared:
 class _Worker:
     """One thread. It gets the shared state again with every job, and drops it between jobs."""
 
-    def __init__(self, shared: _Shared, info: WorkerInfo, context: Context, modes: TorchModes) -> None:
+    def __init__(self, shared: _Shared, info: WorkerInfo, context: Context, modes: Modes) -> None:
         self.info = info
         self._modes = modes
         self._queue = shared.queue
@@ -162,7 +162,7 @@ class _Worker:
         self.thread.start()
 
     def _work(self) -> None:
-        with self._modes.entered():
+        with entered(self._modes):
             goes_on = self._begin()
             while goes_on:
                 shared = self._queue.get()
@@ -238,7 +238,7 @@ class Threads(Backend):
 
     def start(self) -> None:
         # A thread starts with an empty context, but the error policy must hold in workers, too.
-        self._context, self._modes = copy_context(), TorchModes.of_this_thread()
+        self._context, self._modes = copy_context(), torch_modes()
         for info in self._infos:
             self._launch(info)
 

@@ -68,17 +68,17 @@ HOLDERS: dict[str, tuple[Callable[[Any], sk.View[Any]], str]] = {
     "attribute": (lambda rng: sk.view(Samples(rng)), "source → attribute `rng`"),
     "slot": (lambda rng: sk.smap(Slotted(rng), [1]), "smap → `Slotted` → attribute `rng`"),
     "bound": (lambda rng: sk.smap(Slotted(rng).__call__, [1]), "`__call__` → `Slotted` → attribute `rng`"),
-    "closure": (lambda rng: sk.smap(lambda x: rng.random(), [1]), "`<lambda>` uses `rng`"),
-    "nested": (lambda rng: sk.smap(lambda x: [rng.random() for _ in "a"], [1]), "`<lambda>` uses `rng`"),
-    "default": (lambda rng: sk.smap(lambda x, g=rng: g.random(), [1]), "uses default `g`"),
-    "keyword": (lambda rng: sk.smap(lambda x, *, g=rng: g.random(), [1]), "uses default `g`"),
+    "closure": (lambda rng: sk.smap(lambda x: rng.random(), [1]), "`<lambda>` → closure `rng`"),
+    "nested": (lambda rng: sk.smap(lambda x: [rng.random() for _ in "a"], [1]), "`<lambda>` → closure `rng`"),
+    "default": (lambda rng: sk.smap(lambda x, g=rng: g.random(), [1]), "→ default `g`"),
+    "keyword": (lambda rng: sk.smap(lambda x, *, g=rng: g.random(), [1]), "→ default `g`"),
     "partial": (lambda rng: sk.smap(partial(lambda g, x: g.random(), rng), [1]), "smap → `partial` → item 0"),
     "method": (lambda rng: sk.smap(rng.choice, [[1, 2]]), "smap → `choice`"),
     "composed": (lambda rng: sk.smap(Composed(abs, Slotted(rng)), [1]), "attribute `steps` → item 1"),
     "dict": (lambda rng: sk.smap((lambda d: lambda x: d["g"].random())({"g": rng}), [1]), "key 'g'"),
     "collate": (lambda rng: sk.batch([1], 1, collate_fn=lambda b: rng.random()), "batch → `<lambda>`"),
-    "stream": (lambda rng: sk.uniter(lambda: iter([rng.random()])), "uniter → `<lambda>` uses `rng`"),
-    "random_map": (lambda rng: sk.random_map(lambda x, own: rng.random(), [1]), "`<lambda>` uses `rng`"),
+    "stream": (lambda rng: sk.uniter(lambda: iter([rng.random()])), "uniter → `<lambda>` → closure `rng`"),
+    "random_map": (lambda rng: sk.random_map(lambda x, own: rng.random(), [1]), "`<lambda>` → closure `rng`"),
 }
 
 

@@ -140,10 +140,10 @@ Pair = namedtuple("Pair", "first lock")
     [
         ({"meta": [1, Lock()]}, "dict → key 'meta' → item 1 (_thread.lock): TypeError: "),
         (Slotted(), "Slotted → attribute `lock` (_thread.lock): TypeError: "),
-        (Pair(1, Lock()), "Pair → attribute `lock` (_thread.lock): TypeError: "),
+        (Pair(1, Lock()), "Pair → item 1 (_thread.lock): TypeError: "),
         ([Exits()], "list → item 0 (tests.engine.test_results.Exits): SystemExit: 3"),
-        ({Lock()}, "set (_thread.lock): TypeError: "),
-        ((lambda lock: lambda: lock)(Lock()), "function uses `lock` (_thread.lock), test_results.py:"),
+        ({Lock()}, "set → item 0 (_thread.lock): TypeError: "),
+        ((lambda lock: lambda: lock)(Lock()), "`<lambda>` → closure `lock` (_thread.lock), test_results.py:"),
     ],
     ids=lambda value: type(value).__name__,
 )

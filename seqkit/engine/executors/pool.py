@@ -52,12 +52,12 @@ from ..culprits import pickling_error
 from ..errors import record
 from ..evaluate import NEVER_NS, Collector, Evaluator, Sink
 from ..hooks import call_hook
-from ..pickling import dumps_by_value
+from ..pickling import ByValue, dumps_by_value
 from ..protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, Unsendable, drained
 from ..results import HEADER_BYTES, EncodedResult, Ready, Record, Result, encoded_item, private
 from ..seeding import seed_item
 from ..stages import live_below
-from ..torch_modes import TorchModes
+from ..torch_modes import Modes, entered, torch_modes
 from . import ManagedExecutor
 
 # The target time between two results, like `TARGET_NS` of the engine. It is longer here, because a task
@@ -204,7 +204,7 @@ class ExecutorBackend(Backend):
         self._nbytes = 0
 
     def start(self) -> None:
-        modes = TorchModes.of_this_thread()
+        modes = torch_modes()
         if shares_objects(self._executor):
             self._shared = _Pipeline(self._pipeline, seterr(), modes, self._key)
         else:
@@ -358,7 +358,7 @@ def _pickled(pipeline: View[Any], content: Any) -> bytes:
     try:
         return dumps_by_value(content, protocol=5)
     except Exception as error:
-        raise pickling_error(pipeline, error, dumps_by_value) from error
+        raise pickling_error(pipeline, error, ByValue) from error
 
 
 _started: weakref.WeakSet[ExecutorBackend] = weakref.WeakSet()
@@ -388,7 +388,7 @@ class _Pipeline:
         self,
         view: View[Any],
         errors: Policy,
-        modes: TorchModes,
+        modes: Modes,
         key: str,
         nbytes: int = 0,
         begin_item: Callable[[int, Any], None] | None = None,
@@ -414,7 +414,7 @@ class _Pipeline:
         evaluator = self.evaluator()
         before, _current.executor = _current.executor, self._executor
         try:
-            with errstate(self._errors), self._modes.entered():
+            with errstate(self._errors), entered(self._modes):
                 is_end = evaluator.run(epoch, indices, sink, budget_ns)
         finally:
             _current.executor = before

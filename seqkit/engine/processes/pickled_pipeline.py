@@ -13,13 +13,12 @@ Relies on
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from ...core.view import View
 from ..codec import Form, decode, encode_shared
 from ..culprits import pickling_error
-from ..pickling import dumps_for_workers
+from ..pickling import ForWorkers
 from ..signals import CtrlCHeld
 from .interpreter import Surroundings
 from .segment import Segment
@@ -51,8 +50,7 @@ class PickledPipeline:
         try:
             tail, moved, head = encode_shared((spec, pipeline))
         except Exception as error:
-            dumps = partial(dumps_for_workers, protocol=5, buffer_callback=lambda _: None)
-            raise pickling_error(pipeline, error, dumps) from error
+            raise pickling_error(pipeline, error, ForWorkers) from error
         self.place = head, head + len(tail)
         self.nbytes = head + len(tail)
         with CtrlCHeld():

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..torch_modes import TorchModes
+from ..torch_modes import Modes
 from .segment import PAGE, Segment
 
 # ticket, slot, whether the job is whole (1) and timed (2), packing and three numbers (see `block.pack`),
@@ -155,6 +155,6 @@ class Spec:
     budget_ns: int  # how long a job of several items may take
     timeout_s: float | None  # for the nodes below
     parent: int  # the pid of the parent
-    modes: TorchModes
+    modes: Modes
     item_seed: int | None = None  # to seed the global generators for every item, not for every epoch
     generators: tuple[tuple[str, bytes], ...] = ()  # that functions hold, see `generators.py`
