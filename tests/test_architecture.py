@@ -122,7 +122,7 @@ BUDGETS = {
     "__init__": 218,
     "collation": 929,
     "core": 2338,
-    "engine": 6477,
+    "engine": 6315,
     "loader": 1973,
     "observe": 2817,
     "samplers": 1310,
