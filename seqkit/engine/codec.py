@@ -33,7 +33,6 @@ import numpy as np
 import numpy.typing as npt
 
 from . import pickling
-from .pickling import dumps_for_workers
 
 Block = npt.NDArray[np.uint8]
 
@@ -89,7 +88,7 @@ def encode(value: Any, block: Block | None = None, used: int = 0, dumps: Dumps |
     used : int
         First free offset.
     dumps : callable
-        A function of `pickling`. By default plain values are not pickled, and other values by `dumps_plain`.
+        A function of `pickling`. By default plain values are not pickled, and other values by its `dumps`.
         `marshal` has no text or bytes of 2 GiB.
 
     Returns
@@ -128,7 +127,7 @@ def encode(value: Any, block: Block | None = None, used: int = 0, dumps: Dumps |
             free += raw.nbytes
         return False
 
-    pickled = (dumps or dumps_plain)(value, protocol=5, buffer_callback=place)
+    pickled = (dumps or pickling.dumps)(value, protocol=5, buffer_callback=place)
     if not spans:
         return (Form.PICKLE, pickled, moved, free, 0)
     tail = struct.pack(f"<{len(spans) + 1}q", len(spans) // 2, *spans) + pickled
@@ -223,11 +222,6 @@ def _array(outline: tuple[Any, ...], memory: Block | None) -> npt.NDArray[Any]:
     return np.ndarray(shape, dtype, memory, place)
 
 
-def dumps_plain(value: Any, **options: Any) -> bytes:
-    """Pickle a value, with the memory of tensors out of band."""
-    return pickling.dumps(value, **options)
-
-
 def encode_shared(value: Any) -> tuple[bytes, list[tuple[int, memoryview]], int]:
     """Encode a value for other processes on this machine, and for a block of its own.
 
@@ -242,7 +236,7 @@ def encode_shared(value: Any) -> tuple[bytes, list[tuple[int, memoryview]], int]
             buffers.append(raw)
         return raw.nbytes < INLINE_BYTES
 
-    pickled = dumps_for_workers(value, protocol=5, buffer_callback=keep)
+    pickled = pickling.dumps_for_workers(value, protocol=5, buffer_callback=keep)
     starts = [address(np.frombuffer(raw, np.uint8)) for raw in buffers]
     spans = [0] * (2 * len(buffers))
     moved: list[tuple[int, memoryview]] = []

@@ -1,4 +1,4 @@
-"""CPUs and memory that this process may use, by affinity and control groups (version 2).
+"""CPUs that this process may use, by affinity and control groups (version 2).
 
 Guarantees
 ----------
@@ -13,6 +13,7 @@ import math
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 PROC = Path("/proc/self")
@@ -33,12 +34,9 @@ def usable_cpus() -> int:
 def _quota() -> float:
     """Return how much CPU time the control groups allow, in CPUs."""
     quotas = [math.inf]
-    for group in _groups():
-        try:
-            quota, period = map(int, _words(group / "cpu.max"))
-        except ValueError:  # "max", or not both numbers
-            continue
-        if quota > 0 and period > 0:
+    for group in control_groups():
+        with suppress(ValueError):  # "max", or not both numbers
+            quota, period = map(int, text_of(group / "cpu.max").split())
             quotas.append(quota / period)
     return min(quotas)
 
@@ -53,51 +51,19 @@ def native_threads() -> int:
     return int(value)
 
 
-def memory_limit_bytes() -> float:
-    """Return the memory limit of the control groups, or the memory of the machine if that is less."""
-    limits = []
-    for group in _groups():
-        limits += [float(word) for word in _words(group / "memory.max")[:1] if word.isdecimal()]
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        limits.append(float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")))
-    return min(limits, default=math.inf)
-
-
-def mapped_bytes() -> int:
-    """Return the size of this process's address space, or 0 if it is unknown."""
-    return _statm(0)
-
-
-def _statm(word: int) -> int:
-    try:
-        pages = Path("/proc/self/statm").read_text().split()[word]
-        return int(pages) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, IndexError, ValueError):
-        return 0
-
-
-def _groups() -> Iterator[Path]:
+def control_groups() -> Iterator[Path]:
     """Yield the folders of this process's control group and of its parent groups."""
-    own = PurePosixPath((_GROUP.findall(_text(PROC / "cgroup")) or [""])[0])
-    for root, point in _MOUNT.findall(_text(PROC / "mountinfo")):
-        top = _unescaped(root)
+    own = PurePosixPath((_GROUP.findall(text_of(PROC / "cgroup")) or [""])[0])
+    for root, point in _MOUNT.findall(text_of(PROC / "mountinfo")):
         # In a container the kernel may report the group's path on the host, which is outside of the mount.
         # The mount itself is then the container's group.
-        is_mounted = own.is_relative_to(top) and ".." not in own.parts
-        below = own.relative_to(top) if is_mounted else PurePosixPath()
-        yield from (Path(_unescaped(point)) / group for group in (below, *below.parents))
+        is_mounted = own.is_relative_to(root) and ".." not in own.parts
+        below = own.relative_to(root) if is_mounted else PurePosixPath()
+        yield from (Path(point) / group for group in (below, *below.parents))
 
 
-def _unescaped(path: str) -> str:
-    """Return a path of mountinfo with its octal escapes decoded."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
-
-
-def _words(path: Path) -> list[str]:
-    return _text(path).split()
-
-
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """Return the content of a file, or "" if it cannot be read."""
     try:
         return os.fsdecode(path.read_bytes())
     except OSError:

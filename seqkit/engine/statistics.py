@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..core.display import facts_as_html
-from ..core.units import count, seconds, size
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Statistics:
     """The work of a prefetch node since its workers started.
 
@@ -25,11 +22,11 @@ class Statistics:
     worked_ns : int
         Time that workers spent evaluating and encoding, in nanoseconds, summed over all workers.
     nbytes : int
-        Bytes received through shared memory or pipes.
+        Bytes received through slots or files in memory.
     copies : int
         Results copied out of their slot because too few slots were free.
     misses : int
-        Results sent through a pipe because they did not fit a slot, or had no slot.
+        Results sent in a file in memory because they did not fit a slot, or had no slot.
     slots, leased, retired : int
         Number of slots; slots that consumers' arrays hold now; slots whose memory a worker kept.
     slot_bytes : int
@@ -59,22 +56,7 @@ class Statistics:
     ready: int = 0
     in_work: int = 0
 
-    _repr_html_ = facts_as_html
-
     def __repr__(self) -> str:
-        _, facts = self._facts()
-        return f"Statistics({', '.join(f'{name}: {text}' for name, text in facts)})"
-
-    def _facts(self) -> tuple[str, list[tuple[str, str]]]:
-        """Return the figures in readable units, without those of events that did not occur."""
-        busy = self.waited_ns + self.worked_ns > 0
-        found = [("items", count(self.items)), ("jobs", count(self.jobs)), ("chunk", count(self.chunk))]
-        found += [("waited", seconds(self.waited_ns / 1e9)), ("worked", seconds(self.worked_ns / 1e9))] * busy
-        found += [("received", size(self.nbytes))] * (self.nbytes > 0)
-        if self.ready or self.in_work:
-            found.append(("queue", f"{count(self.ready)} ready, {count(self.in_work)} in work"))
-        if self.slots:
-            free = self.slots - self.leased - self.retired
-            found.append(("slots", f"{count(self.slots)} of {size(self.slot_bytes)}, {count(free)} free"))
-        events = (("restarts", self.restarts), ("copies", self.copies), ("misses", self.misses))
-        return "Statistics", [*found, *((name, count(n)) for name, n in events if n)]
+        """Return the figures that are not 0."""
+        found = [f"{name}={number:_}" for name, number in vars(self).items() if number]
+        return f"Statistics({', '.join(found)})"

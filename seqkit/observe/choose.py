@@ -6,7 +6,10 @@ No item is computed in the caller's process: a worker process measures, which is
 from __future__ import annotations
 
 import logging
+import math
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -16,7 +19,7 @@ from ..core.view import View
 from ..core.worker import in_process_worker
 from ..engine.engine import why_not_here
 from ..engine.prefetch import prefetch
-from ..engine.resources import memory_limit_bytes, usable_cpus
+from ..engine.resources import control_groups, text_of, usable_cpus
 from ..engine.settings import Context, Settings
 from .measure import SLEEPS, Cost, cost_of, lock_share_of, use_of
 from .remedy import one_shot_of
@@ -105,6 +108,17 @@ class Choice:
 def affordable(workers: int, nbytes: int) -> int:
     """Return how many workers may each have two items in memory."""
     return max(1, int(min(workers, MEMORY_SHARE * memory_limit_bytes() // max(2 * nbytes, 1))))
+
+
+def memory_limit_bytes() -> float:
+    """Return the memory limit of the control groups, or the memory of the machine if that is less."""
+    limits = [math.inf]
+    if hasattr(os, "sysconf"):
+        limits.append(float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")))
+    for group in control_groups():
+        with suppress(ValueError):  # "max"
+            limits.append(float(int(text_of(group / "memory.max"))))
+    return min(limits)
 
 
 def decided(measured: Measured, cpus: int, workers: int | None = None) -> Choice:

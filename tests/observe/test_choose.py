@@ -7,6 +7,7 @@ import os
 import pickle
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,7 +87,18 @@ def test_items_that_are_too_slow_to_try_are_judged_by_their_sleep() -> None:
     assert "too long to try workers. Processes suit items that compute." in chosen(cost(3.0)).why
 
 
-def test_memory_limits_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_limits_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    monkeypatch.setattr(choose, "control_groups", lambda: [tmp_path / "missing", tmp_path / "own", tmp_path])
+    for limits, expected in (
+        (("max", ""), machine),
+        (("nonsense", "2000000\n"), 2_000_000),
+        (("9000", "max"), 9000),
+    ):
+        for folder, text in zip((tmp_path, tmp_path / "own"), limits, strict=True):
+            folder.mkdir(exist_ok=True)
+            (folder / "memory.max").write_text(text)
+        assert choose.memory_limit_bytes() == expected
     monkeypatch.setattr(choose, "memory_limit_bytes", lambda: 4 << 30)
     assert chosen(cost(0.2, 0.19, nbytes=100 << 20), ("thread", 32, 100)).workers == 5
     assert chosen(cost(0.2, nbytes=4 << 30), ("thread", 2, 10)).workers == 1

@@ -12,21 +12,12 @@ from seqkit.testing import ExplodingSource
 from .pages import page
 
 
-def test_statistics_have_readable_units_and_no_events_that_did_not_occur():
-    some = Statistics(1204, 38, 0, 8_870_867, 2_300_000_000, 1_234_567, slots=16, leased=2, chunk=32)
-    some = Statistics(**{**vars(some), "slot_bytes": 65_536, "misses": 3})
-    assert repr(some) == (
-        "Statistics(items: 1,204, jobs: 38, chunk: 32, waited: 8.9 ms, worked: 2.3 s, received: 1.2 MiB,"
-        " slots: 16 of 64 KiB, 14 free, misses: 3)"
-    )
-    assert repr(Statistics()) == "Statistics(items: 0, jobs: 0, chunk: 1)"
-    assert "8.9 ms" in page(some._repr_html_()).text
-
-
-def test_the_statistics_of_a_running_node_are_shown():
+def test_statistics_show_the_figures_that_are_not_0():
+    some = Statistics(1204, 38, waited_ns=8_870_867, slots=16, chunk=32)
+    assert repr(some) == "Statistics(items=1_204, jobs=38, waited_ns=8_870_867, slots=16, chunk=32)"
     with sk.prefetch(range(5), 1) as node:
         list(node)
-        assert repr(node.statistics()).startswith("Statistics(items: 5, jobs: ")
+        assert repr(node.statistics()).startswith("Statistics(items=5, jobs=")
 
 
 def test_samplers_show_the_first_indices_of_the_next_epoch():
