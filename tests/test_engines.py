@@ -157,10 +157,13 @@ def test_a_node_that_was_made_outside_of_a_task_does_without_tasks_in_it() -> No
     options: Any = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None, "processes": False}
     with distributed.Client(**options, set_as_default=False) as client:
         sys.modules["inner_node"] = ModuleType("inner_node")
-        inner = sk.prefetch(sk.smap(abs, range(-4, 0)), method=client.get_executor())
-        sys.modules["inner_node"].__dict__["node"] = inner
         reading = sk.smap(lambda i: sys.modules["inner_node"].__dict__["node"][i], range(4))
-        with inner, sk.prefetch(reading, method=client.get_executor()) as outer:
+        with client.as_current():
+            inner, outer = (
+                sk.prefetch(view, method="dask") for view in (sk.smap(abs, range(-4, 0)), reading)
+            )
+        sys.modules["inner_node"].__dict__["node"] = inner
+        with inner, outer:
             assert list(outer) == [4, 3, 2, 1]
         del sys.modules["inner_node"]
 
@@ -185,18 +188,15 @@ def test_a_closed_client_of_dask_is_reported(capfd: pytest.CaptureFixture[str]) 
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
         client = distributed.Client(cluster, set_as_default=False)
-        told(client.get_executor(), client.close)
+        with client.as_current():
+            told("dask", client.close)
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_an_executor_of_dask_keeps_its_options(dask: Any) -> None:
+def test_an_executor_of_dask_is_refused_with_the_name_to_use(dask: Any) -> None:
     distributed = pytest.importorskip("distributed")
-    client = distributed.get_client()
-    address = min(client.nthreads())
-    executor = client.get_executor(workers=[address], allow_other_workers=False)
-    where = sk.smap(lambda x: distributed.get_worker().address, range(20))
-    with sk.prefetch(where, method=executor, chunk_size=1) as ahead:
-        assert set(ahead) == {address}
+    with pytest.raises(ValueError, match=r"cannot be an executor of Dask\. Use method='dask'"):
+        sk.prefetch(range(3), method=distributed.get_client().get_executor())
 
 
 def test_tasks_of_dask_that_others_cancel_are_sent_again(dask: Any) -> None:

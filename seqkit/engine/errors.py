@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from ..core.error_path import locate
-from ..core.errors import EvaluationError, ItemTimeout, RemoteError, WorkerDied, brief, fail, seterr, summary
+from ..core.errors import EvaluationError, RemoteError, brief, fail, seterr, summary
 from ..core.view import View
 from .results import Record
 
@@ -68,13 +68,6 @@ def _plain(index: Any) -> Any:
         parts = map(_plain, index)
         return list(parts) if isinstance(index, list) else tuple(parts)
     return _plain(index.number) if hasattr(index, "number") else repr(index)
-
-
-def name_worker(error: EvaluationError, worker: int | None) -> None:
-    """Name the worker of an error by its number among those of several nodes of one worker each."""
-    if isinstance(error, WorkerDied | ItemTimeout):
-        error.message = error.message.replace("worker 0 ", f"worker {worker} ", 1)
-    error.worker = worker
 
 
 def reraise(problem: Any, node: View[Any], index: Any, pipeline: View[Any], worker: int | None) -> NoReturn:

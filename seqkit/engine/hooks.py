@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
 
 from ..core.arguments import accepts
-from ..core.worker import WorkerInfo, flush_streams, get_worker_info, set_worker_info
+from ..core.worker import WorkerInfo, flush_streams
 
 
 class _Generation:
@@ -31,14 +30,6 @@ def worker_info(number: int, num_workers: int, seed: int, method: str) -> Worker
     """Return the information about worker `number`. Its seed depends on the node's seed and the number."""
     own = int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0])
     return WorkerInfo(number, num_workers, own, method)
-
-
-def introduce(hook: Callable[..., Any] | None, worker: int, workers: int) -> None:
-    """Let the worker of one of several nodes know its number among all, and call the user's hook with it."""
-    info = get_worker_info()
-    assert info is not None
-    set_worker_info(replace(info, id=worker, num_workers=workers))
-    call_hook(hook, worker)
 
 
 def call_hook(hook: Callable[..., Any] | None, worker: int) -> None:

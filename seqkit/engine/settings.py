@@ -142,7 +142,8 @@ def _executor(method: Any) -> Executor | None:
         raise ValueError(
             f"prefetch: method must be one of {names} or a concurrent.futures.Executor, got {method!r}"
         )
-    return executors.adapted(method)
+    executors.refuse_dask(method)
+    return method
 
 
 def _worker_count(nworkers: int | None, executor: Executor | None) -> int:

@@ -14,7 +14,6 @@ Relies on
 from __future__ import annotations
 
 import signal
-import threading
 from typing import Any
 
 
@@ -32,11 +31,11 @@ class CtrlCHeld:
         self._handler: Any = None
         self._noted = False
         handler = signal.getsignal(signal.SIGINT)
-        if callable(handler) and threading.current_thread() is threading.main_thread():
+        if callable(handler):
             self._handler = handler
             try:
                 signal.signal(signal.SIGINT, self._note)
-            except ValueError:  # Python's main thread was not the first to import `threading`
+            except ValueError:  # this is not the main thread
                 self._handler = None
             except BaseException:  # raised by the handler of another signal
                 signal.signal(signal.SIGINT, handler)

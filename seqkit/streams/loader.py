@@ -24,7 +24,8 @@ from ..core.randomness import as_seed, node_key
 from ..core.set_epoch import listeners, tell
 from ..core.tracebacks import warn
 from ..core.view import name_of
-from ..engine.hooks import introduce
+from ..core.worker import get_worker_info, set_worker_info
+from ..engine.hooks import call_hook
 from ..engine.prefetch import Prefetch, prefetch
 from ..engine.settings import CONTEXTS, Context
 from ..views.bases.order_digest import order_digest, refuse_other_order
@@ -341,7 +342,7 @@ class StreamLoader(LoaderDisplay):
                 1,
                 **{**self._options, "shm_size": shm_size and shm_size // workers},
                 max_buffered=most,
-                start_hook=partial(introduce, self._hook, number, workers),
+                start_hook=partial(_start, self._hook, number, workers),
                 seed=node_key("workers", self.seed, epoch, number),
             )
             for number in range(workers)
@@ -481,6 +482,14 @@ class StreamLoader(LoaderDisplay):
         text = f"StreamLoader({name}, {self.batch_size}, num_workers={self.num_workers})"
         streams = self._streams if hasattr(self._streams, "__getitem__") else None
         return text, [size, *state, *["closed"] * self._is_closed], streams
+
+
+def _start(hook: Callable[..., Any] | None, worker: int, workers: int) -> None:
+    """Let the worker of one of several nodes know its number among all, and call the user's hook with it."""
+    info = get_worker_info()
+    assert info is not None
+    set_worker_info(replace(info, id=worker, num_workers=workers))
+    call_hook(hook, worker)
 
 
 def _check_choice(value: Any, choices: tuple[str | None, ...], who: str) -> None:

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from ..core.errors import EndOfSequence, EvaluationError, brief
+from ..core.errors import EndOfSequence, EvaluationError, ItemTimeout, WorkerDied, brief
 from ..core.iteration import restarting
 from ..engine.consumer import Reader
-from ..engine.errors import name_worker
 from ..engine.prefetch import Prefetch
 from ..engine.reading import Reading
 from ..engine.results import size_of
@@ -269,7 +268,8 @@ def _located(
         if message.startswith(prefix):
             message = who + message.removeprefix(prefix)
             break
-    error.message = message
+    if isinstance(error, WorkerDied | ItemTimeout):  # its node has one worker
+        message = message.replace("worker 0 ", f"worker {worker} ", 1)
+    error.message, error.worker = message, worker
     error.index, error.view, error.path = (stream.id, chunk), None, ()
-    name_worker(error, worker)
     return error

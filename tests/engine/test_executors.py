@@ -527,12 +527,6 @@ def test_an_index_that_cannot_be_unpickled_fails_only_its_item() -> None:
     assert "a worker of the executor was lost (RuntimeError: ValueError: no such index)" in str(found[1])
 
 
-def test_a_module_of_the_users_may_have_the_name_of_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "distributed", ModuleType("distributed"))
-    with sk.prefetch(range(3), method=Eager()) as ahead:
-        assert list(ahead) == [0, 1, 2]
-
-
 # -------------------------------------------------------------------- what travels, and how often
 
 

@@ -138,7 +138,7 @@ def test_a_process_that_dies_ends_the_node_until_it_is_restarted(tmp_path: Path)
         *items, error = drawn(iter(ahead))
         assert items == list(range(len(items)))
         assert isinstance(error, RuntimeError)
-        assert "one of its processes ended while it computed an item" in str(error)
+        assert "its processes ended, for example because memory ran out" in str(error)
         with pytest.raises(RuntimeError, match="restart"):
             ahead[0]
         ahead.restart()
@@ -155,7 +155,7 @@ def test_dropped_iterators_do_not_hide_a_death() -> None:
         dropped, items = iter(ahead), iter(ahead)
         assert next(items) == 0
         del dropped  # cancelled tasks make a pool forget the others when it breaks, before Python 3.13
-        with pytest.raises(RuntimeError, match="one of its processes ended"):
+        with pytest.raises(RuntimeError, match="its processes ended"):
             list(items)
 
 

@@ -6,11 +6,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from concurrent.futures import Executor
 
-__all__ = ["Executor", "ManagedExecutor", "adapted", "named", "workers_of"]
+__all__ = ["Executor", "ManagedExecutor", "named", "refuse_dask", "workers_of"]
 
 
 class ManagedExecutor(Executor):
@@ -58,19 +57,10 @@ def named(name: str) -> Executor | None:
         raise ImportError(message) from error
 
 
-def adapted(executor: Executor) -> Executor | None:
-    """Return the executor to use in place of the one that the user gave.
-
-    Dask's own executor is replaced (by None inside one of its tasks). It logs a traceback for each cancelled
-    task, and it may reuse the result of a task with the same arguments.
-    """
-    distributed = sys.modules.get("distributed")  # may be a module of the user with that name
-    dask_executor = getattr(getattr(distributed, "cfexecutor", None), "ClientExecutor", ())
-    if not isinstance(executor, dask_executor):
-        return executor
-    from .dask import Dask, is_in_dask
-
-    return None if is_in_dask() else Dask(executor._client, **executor._kwargs)
+def refuse_dask(executor: Executor) -> None:
+    """Refuse Dask's own executor, which may reuse the result of a task with the same arguments."""
+    if type(executor).__module__ == "distributed.cfexecutor":
+        raise ValueError("prefetch: method cannot be an executor of Dask. Use method='dask'")
 
 
 def workers_of(executor: Executor) -> int | None:

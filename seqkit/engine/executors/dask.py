@@ -11,13 +11,12 @@ from . import ManagedExecutor
 
 
 class Dask(ManagedExecutor):
-    """Run tasks with a Dask client. `options` are passed to the client's `submit`."""
+    """Run tasks with a Dask client."""
 
-    def __init__(self, client: Any, **options: Any) -> None:
+    def __init__(self, client: Any) -> None:
         if client.asynchronous:
             raise ValueError("prefetch: method needs a Dask client that is not asynchronous")
         self._client = client
-        self._options = {**options, "pure": False}  # do not reuse results of tasks with equal arguments
         self._tasks: dict[Future[Any], Any] = {}
 
     @property
@@ -27,7 +26,8 @@ class Dask(ManagedExecutor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         if self._is_closed():
             raise RuntimeError("the Dask client is closed")
-        task = self._client.submit(fn, *args, **kwargs, **self._options)
+        # Not pure: results of tasks with equal arguments are not reused.
+        task = self._client.submit(fn, *args, **kwargs, pure=False)
         future: Future[Any] = Future()
         self._tasks[future] = task
         future.add_done_callback(self._release_task)
@@ -45,7 +45,7 @@ class Dask(ManagedExecutor):
         return RuntimeError("it has been shut down") if self._is_closed() else None
 
     def is_inside_task(self) -> bool:
-        return is_in_dask()
+        return _is_in_dask()
 
     def _is_closed(self) -> bool:
         return self._client.status in ("closing", "closed")
@@ -63,7 +63,7 @@ async def _complete(future: Future[Any], task: Any) -> None:
             future.set_result(result)
 
 
-def is_in_dask() -> bool:
+def _is_in_dask() -> bool:
     import distributed
 
     try:
@@ -77,7 +77,7 @@ def current_dask() -> Executor | None:
     """Return an executor for the current client, or None inside a Dask task."""
     import distributed
 
-    if is_in_dask():
+    if _is_in_dask():
         return None
     try:
         return Dask(distributed.get_client())

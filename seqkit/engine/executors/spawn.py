@@ -27,13 +27,10 @@ from . import ManagedExecutor
 
 # How long closing waits for processes that are computing an item. Then it kills them.
 GRACE_S = 0.5
-CANNOT_START = (
-    "its processes ended while they started. They are spawned here, and import the main script: put the code"
-    " that starts work under `if __name__ == '__main__':`, or use method='thread'"
-)
-DIED = (
-    "one of its processes ended while it computed an item, for example because memory ran out. On this system"
-    " that ends the node: restart() starts new processes"
+ENDED = (
+    "its processes ended, for example because memory ran out: restart() starts new ones. If they ended while"
+    " they started: they import the main script, so put the code that starts work under"
+    " `if __name__ == '__main__':`, or use method='thread'"
 )
 
 
@@ -42,14 +39,11 @@ class SpawnPool(ProcessPoolExecutor, ManagedExecutor):
 
     def __init__(self, workers: int, seed: int) -> None:
         spawn = multiprocessing.get_context("spawn")
-        self._started = spawn.Value("q", 0)  # how many processes have started so far
-        arguments = self._started, workers, seed, native_threads()
+        arguments = spawn.Value("q", 0), workers, seed, native_threads()
         super().__init__(workers, spawn, _start_worker, arguments)
 
     def ended(self) -> Exception | None:
-        if not self._broken:
-            return None
-        return RuntimeError(DIED if self._started.value else CANNOT_START)
+        return RuntimeError(ENDED) if self._broken else None
 
     def release(self) -> None:
         # `kill_workers` of the pool requires Python 3.14.
@@ -77,7 +71,6 @@ def _start_worker(started: Any, workers: int, seed: int, threads: int) -> None:
 
 
 def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    parent: Any = multiprocessing.parent_process()
+    parent.join()
+    os._exit(1)
