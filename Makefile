@@ -4,6 +4,7 @@
 #   make demo     run examples/quickstart.py on real pictures and text
 #   make test     lint, types, tests and doctests
 #   make test-frameworks   the tests with Ray, Dask, Lightning, Accelerate and Hugging Face, which it installs
+#   make record   write down the CPU seconds of the last `make test`, which later ones are shown beside
 #   make stress   the long tests, and those of concurrency 200 times under load; ROUNDS=5 for fewer
 #   make mutants  break the package in some fifty ways, and see whether the tests notice; ROOM=engine for one room
 #   make bench    measure seqkit beside its peers; BENCHMARKS=views runs one part
@@ -36,7 +37,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test $(PARTS) test-frameworks stress mutants bench docs clean
+.PHONY: help demo test $(PARTS) test-frameworks record stress mutants bench docs clean
 
 # Tests that start workers run in processes of their own. Libraries that others load (polars, pandas) have
 # threads, and beside those threads workers are not forked. A large process also takes longer to fork: HEAVY
@@ -78,6 +79,9 @@ test-libraries:
 test-frameworks: $(VENV)/.frameworks
 	$(BIN)/python -m pytest -m "frameworks and not stress" tests/loader/test_frameworks.py tests/test_engines.py \
 		tests/test_examples.py
+
+record:
+	$(BIN)/python -m tests.cpu record
 
 test-laws:
 	$(BIN)/python -m pytest $(LAWS)

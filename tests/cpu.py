@@ -2,8 +2,7 @@
 
 `make test` names a folder in the variable ``TEST_CPU``, where each run of pytest leaves its figures. Then
 ``python -m tests.cpu`` prints them, beside those of the last commit that recorded some. After a run of
-``make test``, ``python -m tests.cpu record`` writes them into ``tests/cpu_seconds.json``. The figures never
-make a test fail.
+``make test``, ``make record`` writes them into ``tests/cpu_seconds.json``. The figures never make a test fail.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def room(test: str) -> str:
 def report(folder: Path) -> str:
     """Return the CPU seconds of each room, beside the recorded ones, and the dearest tests."""
     tests = _figures(folder)
-    rooms, recorded = _by_room(tests), json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    rooms, recorded = _by_room(tests), _recorded()
     lines = [f"{'CPU seconds':30}{'now':>7}{'recorded':>10}{_recorded_when()}"]
     for name, seconds in [*rooms.most_common(), ("all", rooms.total())]:
         before = f"{recorded[name]:10.0f}" if name in recorded else ""
@@ -83,9 +82,15 @@ def report(folder: Path) -> str:
 
 
 def record(folder: Path) -> None:
-    rooms = _by_room(_figures(folder))
+    """Write down the CPU seconds of each room. A room without tests in this run keeps its figure."""
+    rooms = Counter({**_recorded(), **_by_room(_figures(folder))})
+    del rooms["all"]
     figures = {name: round(seconds, 1) for name, seconds in [*rooms.most_common(), ("all", rooms.total())]}
     RECORD.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+def _recorded() -> dict[str, float]:
+    return json.loads(RECORD.read_text()) if RECORD.exists() else {}
 
 
 def _figures(folder: Path) -> Counter[str]:
