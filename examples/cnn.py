@@ -15,7 +15,7 @@ if "--torch" in sys.argv:
 else:
     from seqkit.torch import DataLoader
 
-EPOCHS, BATCH, TEST = 6, 64, 450
+EPOCHS, BATCH, TEST = 5, 64, 450
 
 
 class Digits(Dataset):
