@@ -2,7 +2,8 @@
 
 `make test` names a folder in the variable ``TEST_CPU``, where each run of pytest leaves its figures. Then
 ``python -m tests.cpu`` prints them, beside those of the last commit that recorded some. After a run of
-``make test``, ``make record`` writes them into ``tests/cpu_seconds.json``. The figures never make a test fail.
+``make test``, ``make record`` writes them into ``tests/cpu_seconds.json``. The figures never make a test
+fail.
 """
 
 from __future__ import annotations
