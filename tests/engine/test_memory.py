@@ -97,3 +97,13 @@ def test_a_result_too_large_for_its_slot_is_warned_of_once() -> None:
         r" which takes longer. Set at least shm_size=(\d+) << 20 \(\1 MiB\)",
         told,
     ), told
+
+
+def test_no_item_is_said_not_to_fit_where_several_fill_a_slot() -> None:
+    sizes = [0, 80_000, 0, 200_000] * 5
+    items = sk.smap(lambda n: np.zeros(n, np.uint8), sizes)
+    with FORK.ahead(items, chunk_size=4, shm_size=22 * 220_000) as node:
+        assert [array.size for array in node] == sizes  # a warning would be an error
+        statistics = node.statistics()
+    assert statistics.misses
+    assert statistics.slot_bytes > max(sizes)
