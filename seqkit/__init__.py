@@ -236,6 +236,8 @@ for _name in (
 
 View._repr_html_ = _as_html  # type: ignore[attr-defined]
 
-_observers.choose = lambda *node: _import_module(".observe.choose", __name__).settled(*node)
+_observers.prepare = lambda engine: (
+    engine.settings.method == "auto" and _import_module(".observe.choose", __name__).settle(engine)
+)
 if _every := _os.environ.get("SEQKIT_PROFILE_EVERY"):
     _import_module(".observe.every", __name__).install(_every)

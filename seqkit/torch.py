@@ -308,7 +308,7 @@ class DataLoader(_loader.DataLoader[Batch]):
 
     def _with_workers(self, items: View[Any], epoch: int | None = None) -> View[Any]:
         node = super()._with_workers(items, epoch)
-        return node.pinned(CudaPinner()) if self._pins() and isinstance(node, Prefetch) else node
+        return node.changed(pinner=CudaPinner()) if self._pins() and isinstance(node, Prefetch) else node
 
     def _iterated(self, pipeline: View[Any], plan: Any) -> Iterator[Any]:
         batches = super()._iterated(pipeline, plan)

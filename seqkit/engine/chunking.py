@@ -12,6 +12,8 @@ from dataclasses import dataclass
 # many workers a chunk takes no longer than `LONGEST_NS`.
 TARGET_NS = 500_000
 LONGEST_NS = 5_000_000
+# The same for executors, whose tasks cost more than a message to one of the engine's own workers.
+TASK_NS = 5_000_000
 CHUNK_BYTES = 256 * 1024
 MAX_CHUNK = 4096
 # Limits if the user does not set how much is computed ahead. At most `AHEAD_BYTES` are pending, but every

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -13,7 +14,7 @@ from ..core.tracebacks import warn
 from ..core.view import View
 from ..core.worker import in_process_worker
 from . import observers
-from .chunking import TARGET_NS, Chunking
+from .chunking import TARGET_NS, TASK_NS, Chunking
 from .dispatcher import CLOSED, Dispatcher, FaultLimits
 from .hooks import worker_info
 from .protocol import Backend, PrefetchError
@@ -28,42 +29,50 @@ if TYPE_CHECKING:
 
 
 class Engine:
-    """The workers of a node. They are started once, when needed, and again in a forked child."""
+    """The workers of a node. They are started once, when needed, and again in a forked child.
+
+    Attributes
+    ----------
+    source, settings
+        The pipeline and the settings. An observer may replace them before the first read.
+    observer
+        Reports after every so many items, or None.
+    choice
+        What ``method="auto"`` chose, and why. None before the first read, and for other methods.
+    """
 
     def __init__(self, source: View[Any], settings: Settings) -> None:
-        self._source = source
-        self._settings = settings
+        self.source = source
+        self.settings = settings
+        self.observer: Any = None
+        self.choice: Any = None
+        self._is_settled = False
         # Reentrant, so that a signal handler may close the node at any moment, even during its start.
         self._lock = threading.RLock()
         self._dispatcher: Dispatcher | None = None
-        self._replaced: Dispatcher | None = None  # may still be closing
         self._pid = os.getpid()
         self.closed = False
         self.said: set[str] = set()  # the warnings that are given once
         # In a forked child the executor's threads do not exist. The node then starts its own threads.
         is_here = not isinstance(settings.method, str) and settings.pid == self._pid
         self._executor: Executor | None = settings.method if is_here else None  # type: ignore[assignment]
-        self.choice: Any = None  # of ``method="auto"``, once it is made
 
-    def _choose(self) -> None:
-        """Choose the workers of ``method="auto"``, once."""
-        self._forget_after_fork()
-        with self._lock:
-            if self._settings.method == "auto" and not self.closed:
-                self._settings, self.choice = observers.choose(self._source, self._settings)
-
-    def settings(self) -> Settings:
-        """Return the settings, with the choice of ``method="auto"`` if it was made."""
-        return self._settings
+    def settle(self) -> None:
+        """Let the observer prepare the node, once. It chooses the workers of ``method="auto"``."""
+        if not self._is_settled:
+            self._forget_after_fork()
+            with self._lock:
+                if not (self._is_settled or self.closed):
+                    observers.prepare(self)
+                    self._is_settled = True
 
     def reads_here(self) -> bool:
         """Return whether the caller evaluates items itself.
 
         It does so without workers, and inside a task of the node's executor.
         """
-        if self._settings.method == "auto":
-            self._choose()
-        if not self._settings.workers:
+        self.settle()
+        if not self.settings.workers:
             if self.closed:
                 raise PrefetchError(CLOSED)
             return True
@@ -79,139 +88,100 @@ class Engine:
 
     def has_threads(self) -> bool:
         """Return whether threads of this process, the engine's own, compute the items."""
-        if self._settings.method == "auto":
-            self._choose()
-        method = self._settings.method
-        return self._executor is None and (method != "process" or in_process_worker())
+        self.settle()
+        return self._executor is None and (self.settings.method != "process" or in_process_worker())
 
     def live_below(self, processes: int, timeout_s: float | None) -> None:
         """Adapt the settings, before the start, to a node above."""
         self._forget_after_fork()  # in a worker process the workers of the parent do not count
-        settings = self._settings
+        settings = self.settings
         if self._dispatcher is None and isinstance(settings.method, str) and settings.workers:
             workers = max(1, settings.workers // processes)
             timeout_s = timeout_s if settings.timeout_s is None else settings.timeout_s
-            self._settings = replace(settings, workers=workers, timeout_s=timeout_s)
+            self.settings = replace(settings, workers=workers, timeout_s=timeout_s)
 
     def running(self) -> Dispatcher:
+        """Return the dispatcher of the workers. Start them if they do not run."""
         self._forget_after_fork()
         with self._lock:
+            if not self.closed and not self.is_running():
+                self._dispatcher = self._started()
             dispatcher = self._dispatcher
-            if not self.closed and (dispatcher is None or dispatcher is self._replaced or dispatcher.ended()):
-                dispatcher = self._dispatcher = self._started()
         if dispatcher is None or self.closed:  # a signal handler may have closed the node during the start
-            self._end(dispatcher)
+            self.close()
             raise PrefetchError(CLOSED)
         return dispatcher
-
-    def _end(self, *dispatchers: Dispatcher | None) -> None:
-        """End the workers. Call without the lock, because an item that reads the node would wait for it."""
-        for dispatcher in dispatchers:
-            if dispatcher is not None:
-                dispatcher.close()
 
     def _forget_after_fork(self) -> None:
         if self._pid != os.getpid():  # a forked child: the lock may be held by a thread of the parent
             self._lock, self._pid = threading.RLock(), os.getpid()
-            self._dispatcher = self._replaced = self._executor = None
+            self._dispatcher = self._executor = None
 
     def _started(self) -> Dispatcher:
-        settings, chunk = self._settings, self._settings.chunk_size
-        target_ns = TARGET_NS
-        has_copies = settings.method == "process" and not in_process_worker()
-        if self._executor is not None:
-            from .executors import pool
+        settings, executor = self.settings, self._executor
+        # The engine's own threads have a `StagePlan`. Others need long jobs, so that nodes below work ahead.
+        least = 1 if self.has_threads() else items_per_job(self.source, settings.workers)
+        if executor is None and not self.has_threads() and (why := why_not_here()):
+            executor = _standard_pool(settings, why)
+        target_ns = TARGET_NS if executor is None else TASK_NS
+        chunking = Chunking(settings.workers, settings.max_buffered, settings.chunk_size, target_ns, least)
+        limits = FaultLimits(settings.timeout_s, settings.retries)
+        return Dispatcher(self._backend(executor, 2 * chunking.chunk_ns), chunking, limits, self.observer)
 
-            target_ns, has_copies = pool.TASK_NS, not pool.shares_objects(self._executor)
-        is_told = self._executor is None and not has_copies  # threads have a `StagePlan`
-        least = 1 if is_told else items_per_job(self._source, settings.workers)
-        chunking = Chunking(settings.workers, settings.max_buffered, chunk, target_ns, least)
-        options = FaultLimits(settings.timeout_s, settings.retries)
-        if observers.begin is None or in_process_worker():
-            return Dispatcher(self._backend(self._source, 2 * chunking.chunk_ns), chunking, options)
-        observer = observers.begin(self._source, settings.workers)
-        return Dispatcher(self._backend(observer.source, 2 * chunking.chunk_ns), chunking, options, observer)
-
-    def _backend(self, source: View[Any], budget_ns: int) -> Backend:
-        settings, workers, hook = self._settings, self._settings.workers, self._settings.start_hook
+    def _backend(self, executor: Executor | None, budget_ns: int) -> Backend:
+        settings, workers, hook = self.settings, self.settings.workers, self.settings.start_hook
         capacity, _ = settings.slot_counts()
-        if self._executor is not None:
-            from .executors import pool
+        if executor is not None:
+            from .executors import pool, workers_of
 
-            most = settings.most_tasks or capacity
-            return pool.ExecutorBackend(source, self._executor, workers, most, capacity, budget_ns)
+            is_limited = settings.nworkers is not None and workers < (workers_of(executor) or math.inf)
+            most = workers if is_limited else capacity
+            seed = settings.item_seed
+            return pool.ExecutorBackend(self.source, executor, workers, most, capacity, budget_ns, hook, seed)
         seed = as_seed(settings.seed, "prefetch: seed")
-        if settings.method == "process" and not in_process_worker():
-            if why := why_not_here():
-                return self._standard_pool(source, why, seed, capacity, budget_ns)
+        if not self.has_threads():
             from .processes.transport import Processes
 
             context = _start_method(settings.context)
-            return Processes(source, settings, context, seed, budget_ns, self.said)
-        if not isinstance(settings.method, str):  # a copy of the node, which has no executor
+            return Processes(self.source, settings, context, seed, budget_ns, self.said)
+        if not isinstance(settings.method, str):  # in a forked child, where the executor cannot be used
             workers = min(workers, usable_cpus())
         infos = [worker_info(number, workers, seed, "thread") for number in range(workers)]
-        return Threads(source, infos, hook, capacity, budget_ns)
-
-    def _standard_pool(
-        self, source: View[Any], why: str, seed: int, capacity: int, budget_ns: int
-    ) -> Backend:
-        """Return the backend for systems on which the engine cannot create its own processes."""
-        from .executors.pool import ExecutorBackend
-        from .executors.spawn import SpawnPool
-
-        settings = self._settings
-        if settings.timeout_s is not None:
-            raise ValueError(
-                f"prefetch: timeout cannot be used with method='process' on this system ({why}). Leave it"
-                " out, or use method='thread'"
-            )
-        warn(
-            f"prefetch: shared memory is not available on this system ({why}). method='process' uses the"
-            " process pool of the standard library. Results are pickled, so large arrays take longer;"
-            " shm_size, context and retries have no effect",
-            RuntimeWarning,
-        )
-        pool = SpawnPool(settings.workers, seed)
-        workers, hook = settings.workers, settings.start_hook
-        return ExecutorBackend(source, pool, workers, capacity, capacity, budget_ns, hook, settings.item_seed)
+        return Threads(self.source, infos, hook, capacity, budget_ns)
 
     def close(self) -> None:
         self._forget_after_fork()
         self.closed = True
         with self._lock:
-            dispatchers = self._replaced, self._dispatcher
-        self._end(*dispatchers)
+            dispatcher = self._dispatcher
+        if dispatcher is not None:  # without the lock, for which an item that reads the node would wait
+            dispatcher.close()
 
     def restart(self) -> None:
         self._forget_after_fork()
-        with self._lock:
-            replaced, self.closed = self._dispatcher, False
-            self._replaced = replaced
-        self._end(replaced)
+        self.closed = False
+        if self._dispatcher is not None:
+            self._dispatcher.close()
 
     def is_running(self) -> bool:
-        dispatcher = self._dispatcher
-        return not (self._pid != os.getpid() or dispatcher is None or dispatcher.ended())
+        """Return whether the node has workers that have started and not ended."""
+        return self._dispatcher is not None and not self._dispatcher.ended()
 
     def tasks(self) -> list[str]:
-        """Return the folders of the workers below /proc, as far as they are known (for `profile`)."""
+        """Return the folders of the workers below /proc, as far as they are known."""
         dispatcher = self._dispatcher
-        return dispatcher.backend.tasks() if dispatcher is not None and self.is_running() else []
+        return [] if dispatcher is None or dispatcher.ended() else dispatcher.backend.tasks()
 
     def state(self) -> str:
         """Return what the workers do now, in a few words."""
-        if self.closed:
-            return "closed"
-        workers = self._settings.workers
-        if not workers:
-            return "no workers"
+        workers = self.settings.workers
+        if self.closed or not workers:
+            return "closed" if self.closed else "no workers"
         return f"{workers} worker{'s' * (workers > 1)} running" if self.is_running() else "idle"
 
     def statistics(self) -> Statistics:
         self._forget_after_fork()
-        dispatcher = self._dispatcher
-        return Statistics() if dispatcher is None else dispatcher.statistics()
+        return Statistics() if self._dispatcher is None else self._dispatcher.statistics()
 
 
 def why_not_here() -> str:
@@ -223,6 +193,24 @@ def why_not_here() -> str:
     return linux.missing()
 
 
+def _standard_pool(settings: Settings, why: str) -> Executor:
+    """Return the worker processes of a system on which the engine cannot create its own."""
+    if settings.timeout_s is not None:
+        raise ValueError(
+            f"prefetch: timeout cannot be used with method='process' on this system ({why}). Leave it"
+            " out, or use method='thread'"
+        )
+    warn(
+        f"prefetch: shared memory is not available on this system ({why}). method='process' uses the"
+        " process pool of the standard library. Results are pickled, so large arrays take longer;"
+        " shm_size, context and retries have no effect",
+        RuntimeWarning,
+    )
+    from .executors.spawn import SpawnPool
+
+    return SpawnPool(settings.workers, as_seed(settings.seed, "prefetch: seed"))
+
+
 def _start_method(context: str | None) -> str | None:
     """Return the start method of workers, or None to check whether forking is safe.
 
@@ -230,8 +218,8 @@ def _start_method(context: str | None) -> str | None:
     used, because any use of `multiprocessing` sets it. If the user set "fork" there, the check is still
     made.
     """
-    if context is not None or "multiprocessing" not in sys.modules:
+    multiprocessing = sys.modules.get("multiprocessing")
+    if context is not None or multiprocessing is None:
         return context
-    multiprocessing = sys.modules["multiprocessing"]
     chosen: str | None = multiprocessing.get_start_method(allow_none=True)
     return None if chosen in ("fork", multiprocessing.get_all_start_methods()[0]) else chosen

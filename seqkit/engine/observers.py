@@ -1,12 +1,10 @@
-"""What observers do for nodes. The engine imports no observer: they register themselves here."""
+"""What observers do for nodes. The engine imports no observer: they register one function here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-# Returns the settings of a node with ``method="auto"``, and why. Set by seqkit/__init__.py.
-choose: Callable[[Any, Any], tuple[Any, Any]]
-
-# Makes an observer of a pipeline with so many workers, when a node starts. None: nothing is observed.
-begin: Callable[[Any, int], Any] | None = None
+# Called with the `Engine` of a node, once, before it is read. It may replace the settings, the pipeline and
+# the observer of the engine. Set by seqkit/__init__.py.
+prepare: Callable[[Any], object]

@@ -20,7 +20,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from ..core.errors import EndOfSequence
 from ..core.indices import Indices, Plan, each, is_repeatable
@@ -32,16 +32,14 @@ from .borders import Borders
 from .consumer import Reader
 from .engine import Engine
 from .errors import reraise
+from .evaluate import UNKEYED
 from .reading import Reading, Scans, opened
 from .resources import usable_cpus
 from .results import Outcomes
-from .settings import Context, Method, Settings, checked
+from .settings import Context, Method, Settings
 from .stages import LowerNode, StagePlan, Supply, current_item, nodes_below
 from .statistics import Statistics
 from .window import Chunk
-
-if TYPE_CHECKING:  # the import works only on Linux
-    from .processes.slots import Pinner
 
 
 def prefetch(
@@ -142,8 +140,9 @@ def prefetch(
     (True, 998001, [0, 1, 4])
     """
     source = as_view(seq, "prefetch")
-    given = (nworkers, method, max_buffered, start_hook, shm_size, context)
-    return Prefetch(source, checked(*given, chunk_size, timeout, retries, in_order, seed))
+    given: Any = (nworkers, method, max_buffered, start_hook, shm_size, context)
+    given += (chunk_size, timeout, retries, in_order, seed)
+    return Prefetch(source, Settings(*given).checked())
 
 
 class Prefetch(LowerNode[T]):
@@ -159,14 +158,14 @@ class Prefetch(LowerNode[T]):
         super().__init__((source,))
         self._settings = replace(settings, workers=min(settings.workers, source._readers))
         self._readers = View._readers  # of this node
-        self._engine = engine or Engine(source, self._settings)
-        self._epoch = -1  # the epoch of submitted jobs; workers hold the pipeline as the user passed it
+        self.engine = engine or Engine(source, self._settings)  # of the views of all epochs
+        self._epoch = UNKEYED  # of submitted jobs; workers hold the pipeline as the user passed it
         self._scans = Scans()
 
     # ---------------------------------------------------------------- reading
 
     def _get(self, i: int) -> Any:
-        if self._engine.reads_here():
+        if self.engine.reads_here():
             return self._sources[0]._get(i)
         item = current_item()
         return item.read(self, i) if item is not None and item.plans(self) else self._scans.read(self, i)
@@ -184,7 +183,7 @@ class Prefetch(LowerNode[T]):
         return self._read(self._plan(), self._settings.in_order)
 
     def _read(self, plan: Plan, in_order: bool = True) -> Iterator[Any]:
-        if self._engine.reads_here():
+        if self.engine.reads_here():
             return self._sources[0]._iter(plan)
         item = current_item()
         if item is not None and item.claims(self):
@@ -212,7 +211,7 @@ class Prefetch(LowerNode[T]):
             stage = self._stage(lambda: next(indices, None), timeout_s)
         borders = Borders.of(self._sources[0])
         cut = None if borders is None else borders.cut
-        running = self._engine.running()
+        running = self.engine.running()
         return running.open(plan, self._epoch, limit, in_order, stage, cut, timeout_s=timeout_s)
 
     # ---------------------------------------------------------------- the stages below and above
@@ -220,32 +219,32 @@ class Prefetch(LowerNode[T]):
     def below(self) -> View[Any]:
         """Return the view that the workers read, in the epoch of this node."""
         source = self._sources[0]
-        return source if self._epoch < 0 else source.at_epoch(self._epoch)
+        return source if self._epoch == UNKEYED else source.at_epoch(self._epoch)
 
     def _stage(self, next_index: Callable[[], int | None], timeout_s: float | None) -> StagePlan | None:
         """Return what lets the nodes below work ahead in the order of a plan, if there are any."""
         source = self._sources[0]
-        if not (source._reads_ahead and self._engine.has_threads()):
+        if not (source._reads_ahead and self.engine.has_threads()):
             return None
         view = self.below()
         nodes = nodes_below(view)
-        limit_s = self._engine.settings().timeout_s or timeout_s
+        limit_s = self.engine.settings.timeout_s or timeout_s
         try:
             return StagePlan(view, next_index, nodes, limit_s) if nodes else None
         except Exception:  # a node below is closed or cannot start: reading its items raises the error
             return None
 
     def has_workers(self) -> bool:
-        return self._engine.has_workers()
+        return self.engine.has_workers()
 
     def width(self, processes: int) -> int:
         return max(1, self._settings.workers // processes)
 
     def live_below(self, processes: int, timeout_s: float | None) -> None:
-        self._engine.live_below(processes, timeout_s)
+        self.engine.live_below(processes, timeout_s)
 
     def identity(self) -> Hashable:
-        return id(self._engine), self._epoch
+        return id(self.engine), self._epoch
 
     def supply(
         self, extend: Callable[[], Callable[[Supply], None] | None], timeout_s: float | None
@@ -261,7 +260,7 @@ class Prefetch(LowerNode[T]):
             return supply.untranslated.popleft() if supply.untranslated else None
 
         stage = self._stage(next_index, timeout_s)
-        running = self._engine.running()
+        running = self.engine.running()
         supply = running.open((), self._epoch, stage=stage, kind=Supply, timeout_s=timeout_s)
         supplies.append(weakref.ref(supply))
         return supply
@@ -296,41 +295,29 @@ class Prefetch(LowerNode[T]):
         TypeError
             If the pipeline cannot be sent to the workers.
         """
-        if not self._engine.reads_here():
-            if self._engine.has_threads():
+        if not self.engine.reads_here():
+            if self.engine.has_threads():
                 for node in nodes_below(self._sources[0]):
                     node.start()
-            self._engine.running()
+            self.engine.running()
         return self
 
     def close(self) -> None:
         """End the workers and refuse further reads. Arrays already handed out stay valid. Idempotent."""
-        self._engine.close()
+        self.engine.close()
 
     def restart(self) -> None:
         """End the workers. The next read starts new workers, which see the sources as they are then."""
-        self._engine.restart()
-
-    def is_running(self) -> bool:
-        """Return whether the node has workers that have started and not ended (for displays)."""
-        return self._engine.is_running()
-
-    def engine(self) -> Engine:
-        """Return the workers, which the views of all epochs share (for loaders)."""
-        return self._engine
+        self.engine.restart()
 
     @property
     def choice(self) -> Any:
         """The choice of ``method="auto"``, and why. None before the first read, and for other methods."""
-        return self._engine.choice
-
-    def workers(self) -> int:
-        """Return the number of workers. With ``method="auto"``: the number that was chosen."""
-        return self._engine.settings().workers
+        return self.engine.choice
 
     def statistics(self) -> Statistics:
         """Return the figures of the node since its workers started, as a frozen dataclass."""
-        return self._engine.statistics()
+        return self.engine.statistics()
 
     def __enter__(self) -> Self:
         return self
@@ -338,14 +325,9 @@ class Prefetch(LowerNode[T]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def pinned(self, pinner: Pinner) -> Prefetch[T]:
-        """Return the same node, not started, with page-locked slots (for `seqkit.torch`)."""
-        return Prefetch(self._sources[0], replace(self._settings, pinner=pinner))
-
-    def seeding_items(self, seed: int) -> Prefetch[T]:
-        """Return the same node, not started, whose process workers seed the global generators for each item
-        (for loaders). The seeds follow from `seed`, the epoch and the index."""
-        return Prefetch(self._sources[0], replace(self._settings, item_seed=seed))
+    def changed(self, **changes: Any) -> Prefetch[T]:
+        """Return the same node, not started, with some other `Settings` (for loaders)."""
+        return Prefetch(self._sources[0], replace(self._settings, **changes))
 
     # ---------------------------------------------------------------- the expression
 
@@ -355,12 +337,12 @@ class Prefetch(LowerNode[T]):
     def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
         # Needed even if nothing is random, because the epoch seeds the global generators of process
         # workers.
-        keyed = Prefetch(sources[0], self._settings, self._engine)
+        keyed = Prefetch(sources[0], self._settings, self.engine)
         keyed._epoch = epoch
         return keyed
 
     def __reduce__(self) -> tuple[Any, ...]:
-        settings = self._settings if self.choice is None else self._engine.settings()
+        settings = self._settings if self.choice is None else self.engine.settings
         if not isinstance(settings.method, str):  # an executor cannot be pickled: use threads instead
             workers = min(settings.workers, usable_cpus())
             settings = replace(settings, method="thread", workers=workers)

@@ -322,7 +322,7 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         """Begin to read an epoch from a position on."""
         pipeline, start = node.at_epoch(position.epoch), position.start
         if isinstance(pipeline, Prefetch):
-            self._engines.add(pipeline.engine())
+            self._engines.add(pipeline.engine)
         if position.keys is not None:
             keys: Iterator[Any] = position.keys
             if isinstance(node, Workers):
@@ -434,7 +434,7 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         """Return what `explain` shows: this loader, its length and state, and the view that it reads."""
         n = self._pipeline.length(self._epochs.sampler)
         # Each epoch has a node of its own. One that runs shows the state of the loader.
-        running = (node for node in list(self._nodes) if isinstance(node, Prefetch) and node.is_running())
+        running = (node for node in self.nodes() if isinstance(node, Prefetch) and node.engine.is_running())
         size = f"length {n:,}" if n is not None else "no length"
         shown = ", ".join(text for text in self._options.shown() if "=" in text)
         state = ["closed"] * self._is_closed

@@ -233,4 +233,4 @@ class Pipeline:
             in_order=options.in_order,
             seed=node_key("workers", self.seed, -1 if epoch is None else epoch, "all"),
         )
-        return node.seeding_items(self.seed)
+        return node.changed(item_seed=self.seed)

@@ -17,14 +17,14 @@ from ..core import units
 from ..core.errors import ItemTimeout, WorkerDied, summary
 from ..core.view import View
 from ..core.worker import in_process_worker
-from ..engine.engine import why_not_here
+from ..engine.engine import Engine, why_not_here
 from ..engine.prefetch import prefetch
 from ..engine.resources import control_groups, text_of, usable_cpus
 from ..engine.settings import Context, Settings
 from .measure import SLEEPS, Cost, cost_of, lock_share_of, use_of
 from .remedy import one_shot_of
 
-__all__ = ["MEASURING_S", "Choice", "Cost", "Measured", "Speed", "affordable", "choose", "decided", "settled"]
+__all__ = ["MEASURING_S", "Choice", "Cost", "Measured", "Speed", "affordable", "choose", "decided", "settle"]
 
 
 # The share of the memory limit that items computed ahead may take.
@@ -198,13 +198,14 @@ PATIENCE = 4
 LEAST_LIMIT_S = 2.0
 
 
-def settled(source: View[Any], settings: Settings) -> tuple[Settings, Choice]:
-    """Return the settings of a node with ``method="auto"``, once chosen, and the choice."""
-    workers = None if settings.chooses_workers else settings.workers
+def settle(engine: Engine) -> None:
+    """Choose the workers of a node with ``method="auto"``."""
+    source, settings = engine.source, engine.settings
+    workers = None if settings.nworkers is None else settings.workers
     choice = choose(source, settings, AUTO_STAGES_S if source._reads_ahead else AUTO_S, workers)
     _log.info("prefetch: auto chose %s. %s", choice.settings, choice.why)
     method: Any = choice.method
-    return replace(settings, method=method, workers=choice.workers), choice
+    engine.settings, engine.choice = replace(settings, method=method, workers=choice.workers), choice
 
 
 def choose(source: View[Any], settings: Settings, seconds: float, workers: int | None = None) -> Choice:
@@ -316,7 +317,7 @@ def in_child(
     """Return `work(view)`, computed by a worker process, which is killed after some seconds."""
     child, limits = Child(view, work), {"timeout": limit_s, "retries": 0}  # the next item would be fatal too
     with prefetch(child, 1, "process", 1, hook, context=_start_method(), **limits) as ahead:  # type: ignore[arg-type]
-        ahead.engine().said.add("generator")  # the node that is chosen warns
+        ahead.engine.said.add("generator")  # the node that is chosen warns
         return ahead[0]
 
 

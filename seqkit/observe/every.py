@@ -11,7 +11,9 @@ from typing import Any
 
 from ..core.units import count, percent, rounded, seconds
 from ..core.view import View
+from ..core.worker import in_process_worker
 from ..engine import observers
+from ..engine.engine import Engine
 from ..engine.prefetch import Prefetch
 from ..engine.statistics import Statistics
 from .explain import text_of
@@ -35,7 +37,16 @@ def install(text: str) -> None:
     if not text.isdecimal():
         raise ValueError(f"{VARIABLE} must be a number of items, 0 for none, got {text!r}")
     every = int(text)
-    observers.begin = (lambda source, workers: StagePrinter(source, workers, every)) if every else None
+    others = observers.prepare
+
+    def prepare(engine: Engine) -> None:
+        others(engine)
+        if engine.settings.workers and not in_process_worker():
+            engine.observer = StagePrinter(engine.source, engine.settings.workers, every)
+            engine.source = engine.observer.source
+
+    if every:
+        observers.prepare = prepare
 
 
 class StagePrinter:
@@ -63,7 +74,9 @@ class StagePrinter:
 
     def report(self, now: Statistics) -> None:
         """Print what happened since the last line."""
-        before, taken_s = self._latest, max(perf_counter() - self._since, 1e-9)
+        # The figures begin anew when the node starts anew.
+        before = self._latest if now.items > self._latest.items else Statistics()
+        taken_s = max(perf_counter() - self._since, 1e-9)
         spent: dict[int, tuple[int, float]] = {}
         for _, events in self._recording.take():
             for event in events:

@@ -304,7 +304,7 @@ def _state(view: View[Any]) -> list[str]:
             return ["in threads: this is a process worker already"]
         settings = {} if view.choice is None else view.choice.settings
         chosen = ", ".join(f"{name}={value!r}" for name, value in settings.items())
-        return [*[f"auto: {chosen}"] * bool(chosen), view.engine().state()]
+        return [*[f"auto: {chosen}"] * bool(chosen), view.engine.state()]
     if isinstance(view, AddCache):
         now, reads = view._contents, view._contents.hits + view._contents.computed
         return [f"{len(now.memory)} items kept", *[f"{now.hits} hits in {reads} reads"] * bool(reads)]

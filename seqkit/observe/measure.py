@@ -214,7 +214,7 @@ def use_of(
     begun = last = perf_counter()
     first = done = 0
     with Prefetch(view, chosen).start() as node:
-        node.engine().said.add("generator")  # the node that is chosen warns
+        node.engine.said.add("generator")  # the node that is chosen warns
         items, since = node._iter(plan_from(view, start)), _spent(node)
         while True:
             try:
@@ -238,7 +238,7 @@ def use_of(
 
 def _spent(node: Prefetch[Any]) -> tuple[float, float, float]:
     """Return the time, and the CPU times of the workers and of their consumer, so far; 0 if not known."""
-    return perf_counter(), sum(times_s(task)[0] for task in node.engine().tasks()), thread_time()
+    return perf_counter(), sum(times_s(task)[0] for task in node.engine.tasks()), thread_time()
 
 
 def plan_from(view: View[Any], start: int) -> Plan:

@@ -237,7 +237,7 @@ def profile(
         threads=threads,
     )
     limiting = pipeline.nodes[found.limiting][0] if pipeline.nodes else prefetch(source)
-    below, settings = limiting._sources[0], limiting.engine().settings()
+    below, settings = limiting._sources[0], limiting.engine.settings
     found = replace(found, reads_stream=below._readers == 1)
     is_open = found.diagnosis.cause == "slow stage" and read.elapsed_s > SHORT_S
     if not (try_workers and is_open and isinstance(settings.method, str)):
@@ -279,8 +279,8 @@ class _ProbedPipeline:
         rebuilt: Any
         sources = tuple(self._probed(source, below) for source in view._sources)
         if isinstance(view, Prefetch):
-            view._engine.reads_here()  # decides what ``method="auto"`` is
-            rebuilt = Prefetch(sources[0], view._engine.settings())
+            view.engine.settle()  # decides what ``method="auto"`` is
+            rebuilt = Prefetch(sources[0], view.engine.settings)
             rebuilt._epoch = view._epoch
             self.nodes[below] = view, rebuilt
         else:
@@ -313,7 +313,7 @@ def _read(
 ) -> _Read:
     """Read items, and close the nodes. Count those after the first item of each worker."""
     nodes, now = [node for _, node in pipeline.nodes], time.perf_counter
-    warm = max((node.workers() for node in nodes), default=0)
+    warm = max((node.engine.settings.workers for node in nodes), default=0)
     figures = [node.statistics() for node in nodes]
     read, begun, is_cold = _Read(figures, figures), now(), warm > 0
     with ExitStack() as stack:
@@ -397,7 +397,7 @@ def _figures(events: list[Event]) -> dict[str, Any]:
 
 def _nodes(pipeline: _ProbedPipeline, read: _Read) -> Iterator[NodeFigures]:
     for (given, node), before, after in zip(pipeline.nodes, read.before, read.after, strict=True):
-        settings = node.engine().settings()
+        settings = node.engine.settings
         sums = ("items", "jobs", "copies", "misses", "restarts", "waited_ns", "worked_ns")
         figures = replace(after, **{name: getattr(after, name) - getattr(before, name) for name in sums})
         method = settings.method if isinstance(settings.method, str) else type(settings.method).__name__

@@ -267,7 +267,8 @@ class ProgressMeter:
 
     def _look_at(self, nodes: list[Prefetch[Any]], taken_s: float) -> None:
         """Add up the figures of the nodes that run."""
-        figures, workers = [node.statistics() for node in nodes], sum(node.workers() for node in nodes)
+        figures = [node.statistics() for node in nodes]
+        workers = sum(node.engine.settings.workers for node in nodes)
         worked_ns = sum(each.worked_ns for each in figures)
         busy = min(1.0, max(0, worked_ns - self._worked_ns) / 1e9 / taken_s / max(workers, 1))
         self._worked_ns = worked_ns
@@ -286,7 +287,7 @@ def _running(sequence: Any) -> list[Prefetch[Any]]:
     """Return the nodes of a view or loader that run."""
     views = sequence.nodes() if hasattr(sequence, "nodes") else [sequence]
     nodes = {id(node): node for top in views if isinstance(top, View) for node in walk(top)}
-    return [node for node in nodes.values() if isinstance(node, Prefetch) and node.is_running()]
+    return [node for node in nodes.values() if isinstance(node, Prefetch) and node.engine.is_running()]
 
 
 def watch(sequence: Any, report: Any = None, *, interval: float | None = None) -> Watch[Any]:

@@ -670,7 +670,7 @@ def test_unsent_tasks_are_cancelled_too() -> None:
         pool.run()
         pool.submitted = pool.run  # type: ignore[method-assign]  from now on at once
         assert list(items) == list(range(40, 50))
-        assert len(ahead._engine._dispatcher.in_flight) == 0  # type: ignore[union-attr]
+        assert len(ahead.engine._dispatcher.in_flight) == 0  # type: ignore[union-attr]
 
 
 def test_a_task_of_a_dropped_iterator_is_not_sent_again() -> None:
@@ -696,7 +696,7 @@ def test_many_tasks_are_cancelled_at_once() -> None:
         pool.submit(free.wait)
         with sk.prefetch(range(5000), 1, pool, max_buffered=250, chunk_size=1) as ahead:
             items = iter(ahead)
-            dispatcher: Any = ahead._engine._dispatcher
+            dispatcher: Any = ahead.engine._dispatcher
             backend = dispatcher.backend
             tasks = [task.future for task in backend._queue.tasks.values()]
             assert len(tasks) >= 250
@@ -1058,7 +1058,7 @@ def test_there_are_as_many_workers_as_the_executor_has() -> None:
 
 
 def test_arguments_that_an_executor_does_not_support_are_refused(threads: Executor) -> None:
-    with pytest.raises(ValueError, match="start_hook needs workers of the node's own, got <"):
+    with pytest.raises(ValueError, match="start_hook is for workers of the node's own, got method=<"):
         sk.prefetch(range(3), method=threads, start_hook=print)
     for refused in (
         {"timeout": 1.0},
@@ -1066,7 +1066,7 @@ def test_arguments_that_an_executor_does_not_support_are_refused(threads: Execut
         {"context": "fork"},
         {"shm_size": 1 << 20},
     ):
-        with pytest.raises(ValueError, match=f"{next(iter(refused))} needs workers of the node's own"):
+        with pytest.raises(ValueError, match=f"{next(iter(refused))} is for workers of the node's own"):
             sk.prefetch(range(3), method=threads, **refused)  # type: ignore[arg-type]
 
 

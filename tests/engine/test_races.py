@@ -176,7 +176,7 @@ def test_a_job_that_is_just_being_sent_is_not_taken_for_lost(monkeypatch: pytest
 
 
 def the_backend(node: sk.Prefetch) -> Any:
-    dispatcher: Any = node._engine._dispatcher
+    dispatcher: Any = node.engine._dispatcher
     return dispatcher.backend
 
 
@@ -664,7 +664,7 @@ def test_jobs_not_sent_when_a_signal_handler_raised_are_sent_later(
 ) -> None:
     with FORK.ahead(range(20), nworkers=1, max_buffered=1) as node:
         assert [node[0], node[1]] == [0, 1]
-        backend: Any = node._engine._dispatcher.backend  # type: ignore[union-attr]
+        backend: Any = node.engine._dispatcher.backend  # type: ignore[union-attr]
         flush = backend.flush
 
         def interrupted() -> None:

@@ -130,7 +130,7 @@ def test_items_of_a_node_that_seeds_items_draw_the_same_for_any_workers(kind: Ki
     source = sk.smap(lambda i: drawn(), range(20))
     found = []
     for workers, chunk_size in ((1, "auto"), (2, 1), (2, 7)):
-        with kind.ahead(source, workers, chunk_size=chunk_size, seed=3).seeding_items(3) as ahead:
+        with kind.ahead(source, workers, chunk_size=chunk_size, seed=3).changed(item_seed=3) as ahead:
             found.append([list(ahead.at_epoch(epoch)) for epoch in (0, 1)])
     assert found[0] == found[1] == found[2]
     assert len({number for epoch in found[0] for item in epoch for number in item}) == 80
@@ -148,6 +148,6 @@ def test_retried_items_draw_what_they_drew_before(tmp_path: Any) -> None:
     source = sk.smap(item, range(4))
     found = []
     for _ in range(2):
-        with sk.prefetch(source, 1, "process", seed=3).seeding_items(3) as ahead:
+        with sk.prefetch(source, 1, "process", seed=3).changed(item_seed=3) as ahead:
             found.append(list(ahead))
     assert found[0] == found[1]

@@ -72,7 +72,7 @@ def together(parties: int) -> Log:
 
 
 def consumers(node: sk.Prefetch[Any]) -> int:
-    dispatcher = node._engine._dispatcher
+    dispatcher = node.engine._dispatcher
     assert dispatcher is not None
     dispatcher.step(dispatcher.sweep)
     return len(dispatcher._consumers)
@@ -515,7 +515,7 @@ def test_an_abandoned_plan_leaves_nothing_behind(below: Kind) -> None:
             del items
         assert list(stage) == list(range(0, 4000, 4))
         until(lambda: consumers(stage) == 0 and consumers(node) == 0, PATIENCE_S)
-        dispatcher = node._engine._dispatcher
+        dispatcher = node.engine._dispatcher
         assert dispatcher is not None
         until(lambda: not dispatcher.step(lambda: dispatcher.in_flight) or not list(stage[:3]), PATIENCE_S)
 

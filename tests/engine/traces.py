@@ -165,7 +165,7 @@ def threads() -> set[threading.Thread]:
 
 def pids_of(node: sk.Prefetch) -> list[int]:
     """Return the worker processes of a node, in the order of their numbers."""
-    dispatcher: Any = node._engine._dispatcher
+    dispatcher: Any = node.engine._dispatcher
     team = dispatcher.backend._team
 
     def have_begun() -> bool:

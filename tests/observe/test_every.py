@@ -61,7 +61,7 @@ def test_the_number_must_be_a_number():
 
 
 def test_each_node_has_lines_of_its_own(monkeypatch, capsys):
-    monkeypatch.setattr(observers, "begin", None)
+    monkeypatch.setattr(observers, "prepare", observers.prepare)
     every.install("10")
     below = sk.prefetch(sk.smap(abs, range(10)), 1, chunk_size=1)
     assert list(sk.prefetch(sk.smap(str, below), 1, chunk_size=1)) == [str(i) for i in range(10)]

@@ -268,5 +268,5 @@ def test_profile_leaves_the_workers_that_run_alone():
         items = iter(node)
         assert next(items) == 0
         assert sk.profile(node, 4, try_workers=False).items == 4
-        assert node.is_running()
+        assert node.engine.is_running()
         assert list(items) == list(range(1, 100))

@@ -60,9 +60,6 @@ from ..stages import live_below
 from ..torch_modes import Modes, entered, torch_modes
 from . import ManagedExecutor
 
-# The target time between two results, like `TARGET_NS` of the engine. It is longer here, because a task
-# costs more than a message to one of the engine's own workers.
-TASK_NS = 5_000_000
 # How many bytes of pickled pipelines a process of an executor keeps. It always keeps the newest pipeline.
 MAX_KEPT_BYTES = 256 << 20
 # How often a waiting consumer checks whether the executor has ended.
