@@ -25,7 +25,6 @@ import photos
 from PIL import Image, ImageChops
 
 import seqkit as sk
-from seqkit.observe.watch import as_html
 
 DOCS = Path(__file__).resolve().parent
 FIGURES = DOCS / "reference" / "figures"
@@ -103,14 +102,6 @@ def profiled(paths: list[str]) -> str:
     return sk.profile(sk.prefetch(batches(paths, 8), 2, "process"))._repr_html_()
 
 
-def watched(paths: list[str]) -> str:
-    shown: list[str] = []
-    ahead = sk.prefetch(batches(paths, 8), 2, "process")
-    for _ in sk.watch(ahead, lambda status: shown.append(as_html(status)), interval=0.2):
-        time.sleep(0.01)  # stands for a training step
-    return shown[len(shown) // 2]
-
-
 def photographed() -> str:
     """Run the first example of the README, and show what its sentence about `preview` names."""
     photos.write(Path("photos"))
@@ -130,7 +121,6 @@ def displays(paths: list[str]) -> dict[str, Callable[[], str]]:
         "preview-stages": lambda: batches(good, 4).preview(1, stages=True)._repr_html_(),
         "trace": lambda: traced(paths),
         "profile": lambda: profiled(good * 8),
-        "watch": lambda: watched(good * 8),
     }
 
 

@@ -220,10 +220,6 @@ class EvaluationError(RuntimeError):
             )
         return import_module("seqkit.observe.trace").of_error(self)
 
-    def _repr_html_(self) -> str:
-        shown: str = import_module("seqkit.observe.trace").error_display(self)
-        return shown
-
     def __reduce__(self) -> tuple[Any, ...]:
         # Without the views: they may not pickle, and the text names them.
         return _rebuild_error, (type(self), "\n".join(self._lines()), self.index, self.worker)

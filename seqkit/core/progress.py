@@ -9,24 +9,23 @@ from typing import Any, Literal, TypeAlias
 
 from .errors import as_given
 
-__all__ = ["Progress", "Report", "check_progress", "is_bar", "reporting"]
+__all__ = ["Progress", "Report", "check_progress", "reporting"]
 
 Report: TypeAlias = Callable[[int, int | None], Any]
 Progress: TypeAlias = Report | Literal[True] | Any
 
 
 def check_progress(value: Any, who: str) -> None:
-    """Raise TypeError unless a value is None, a bool, a function, a bar such as that of tqdm, or a file.
+    """Raise TypeError unless a value is None, a bool, a function, or a bar such as that of tqdm.
 
     >>> check_progress(3, "pack: progress")
     Traceback (most recent call last):
-    TypeError: pack: progress must be True, a function of (done, total), a bar of tqdm or a text file, got 3
+    TypeError: pack: progress must be True, a function of (done, total) or a bar of tqdm, got 3
     """
-    is_known = value is None or isinstance(value, bool) or (callable(value) and not isinstance(value, type))
-    if not (is_known or is_bar(value) or hasattr(value, "write")):
+    is_bar = hasattr(value, "update") and hasattr(value, "n")
+    if isinstance(value, type) or not (value is None or isinstance(value, bool) or callable(value) or is_bar):
         raise TypeError(
-            f"{who} must be True, a function of (done, total), a bar of tqdm or a text file, got"
-            f" {as_given(value)}"
+            f"{who} must be True, a function of (done, total) or a bar of tqdm, got {as_given(value)}"
         )
 
 
@@ -34,8 +33,8 @@ def check_progress(value: Any, who: str) -> None:
 def reporting(progress: Progress | None, what: str, sequence: Any = None) -> Iterator[Report]:
     """Return a function of the number of items that are done and of all items, or None if it is unknown.
 
-    A function of the user is returned as it is. Other values of `progress` are displays of `seqkit.watch`,
-    which also show the nodes of `sequence`.
+    A function of the user is returned as it is. True is the display of `seqkit.watch`, which also shows the
+    nodes of `sequence`.
 
     >>> with reporting(lambda done, total: print(done, "of", total), "pack") as report:
     ...     report(1, 2)
@@ -45,18 +44,12 @@ def reporting(progress: Progress | None, what: str, sequence: Any = None) -> Ite
         yield lambda done, total: None
     elif callable(progress):
         yield progress
-    else:
-        meter = import_module("seqkit.observe.watch").meter_of(progress, what, sequence)
+    elif progress is True:
+        meter = import_module("seqkit.observe.watch").meter_of(what, sequence)
         try:
             yield meter.report
         finally:
             meter.close()
-
-
-def is_bar(value: Any) -> bool:
-    """Is a value a bar such as that of tqdm?
-
-    >>> is_bar(3)
-    False
-    """
-    return hasattr(value, "update") and hasattr(value, "n") and not isinstance(value, type)
+    else:
+        begun = progress.n
+        yield lambda done, total: progress.update(begun + done - progress.n)

@@ -6,10 +6,7 @@ No item is computed in the caller's process: a worker process measures, which is
 from __future__ import annotations
 
 import logging
-import math
-import os
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -19,16 +16,14 @@ from ..core.view import View
 from ..core.worker import in_process_worker
 from ..engine.engine import Engine, why_not_here
 from ..engine.prefetch import prefetch
-from ..engine.resources import control_groups, text_of, usable_cpus
+from ..engine.resources import usable_cpus
 from ..engine.settings import Context, Settings
 from .measure import SLEEPS, Cost, cost_of, lock_share_of, use_of
 from .remedy import one_shot_of
 
-__all__ = ["MEASURING_S", "Choice", "Cost", "Measured", "Speed", "affordable", "choose", "decided", "settle"]
+__all__ = ["MEASURING_S", "Choice", "Cost", "Measured", "Speed", "choose", "decided", "settle"]
 
 
-# The share of the memory limit that items computed ahead may take.
-MEMORY_SHARE = 0.25
 # Threads are chosen up to this advantage of processes, and workers at all from this advantage on.
 ADVANTAGE = 1.1
 # Speeds of items that sleep are measured as they are. A smaller difference between them is noise.
@@ -105,26 +100,10 @@ class Choice:
         return {"nworkers": self.workers} | ({"method": self.method} if self.workers else {})
 
 
-def affordable(workers: int, nbytes: int) -> int:
-    """Return how many workers may each have two items in memory."""
-    return max(1, int(min(workers, MEMORY_SHARE * memory_limit_bytes() // max(2 * nbytes, 1))))
-
-
-def memory_limit_bytes() -> float:
-    """Return the memory limit of the control groups, or the memory of the machine if that is less."""
-    limits = [math.inf]
-    if hasattr(os, "sysconf"):
-        limits.append(float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")))
-    for group in control_groups():
-        with suppress(ValueError):  # "max"
-            limits.append(float(int(text_of(group / "memory.max"))))
-    return min(limits)
-
-
 def decided(measured: Measured, cpus: int, workers: int | None = None) -> Choice:
     """Choose from figures. `workers` is the number that the user has chosen.
 
-    >>> cost = Cost(100, 0, 0.02, 0.0, 8)
+    >>> cost = Cost(100, 0, 0.02, 0.0)
     >>> speeds = Speed("thread", 2, 51.0), Speed("process", 2, 97.0)
     >>> decided(Measured(cost, speeds), 2).settings
     {'nworkers': 2, 'method': 'process'}
@@ -134,7 +113,7 @@ def decided(measured: Measured, cpus: int, workers: int | None = None) -> Choice
         why = f"Every item failed: {cost.error}." if cost.items else "There are no items."
         return Choice("thread", workers or cpus, why, measured)
     best, reason = _best(measured, cpus, workers)
-    number = 0 if best.method == "inline" else workers or affordable(best.workers, cost.nbytes)
+    number = 0 if best.method == "inline" else workers or best.workers
     sleeps = f" and sleeps {units.percent(cost.sleep_share)} of it" if cost.sleep_share >= 0.05 else ""
     one = f"An item takes {units.seconds(1 / cost.items_per_s)} in one thread{sleeps}."
     return Choice(best.method, number, f"{one} {reason}".strip(), measured)
@@ -275,7 +254,7 @@ def _with_processes(
         return measured
     if cost.sleep_share > SLEEPS and threads.items_per_s * cost.cpu_s < 0.5:
         return measured  # threads that all together compute for half of the time do not wait for the lock
-    workers = workers or affordable(cost.useful_workers(cpus), cost.nbytes)
+    workers = workers or cost.useful_workers(cpus)
     limited = replace(settings, timeout_s=limit_s(seconds), retries=0, context=_start_method())
     try:
         return _tried(source, limited, "process", workers, seconds, cpus, measured)

@@ -28,8 +28,8 @@ class Stage:
         The view without the views below it, as in `explain`.
     items, failed : int
         Number of its items that were read, and of those that it failed to compute.
-    seconds, cpu_s : float
-        Time for these items, and CPU time of it.
+    seconds : float
+        Time for these items.
     line : str
         Its line in the drawing of the expression.
     node : int
@@ -38,10 +38,6 @@ class Stage:
         Time of the first item, and of items in general.
     nbytes : int
         Size of an item in bytes, about.
-    kind : str
-        The type of its items, with dtypes and shapes.
-    timed : int
-        Number of reads that were timed.
     waits : bool
         Whether its time is waiting for the workers of a node.
     """
@@ -52,13 +48,10 @@ class Stage:
     line: str = ""
     node: int = -1
     failed: int = 0
-    cpu_s: float = 0.0
     first_s: float = 0.0
     median_s: float = 0.0
     p95_s: float = 0.0
     nbytes: int = 0
-    kind: str = ""
-    timed: int = 0
     waits: bool = False
 
 

@@ -78,11 +78,10 @@ class StagePrinter:
         before = self._latest if now.items > self._latest.items else Statistics()
         taken_s = max(perf_counter() - self._since, 1e-9)
         spent: dict[int, tuple[int, float]] = {}
-        for _, events in self._recording.take():
-            for event in events:
-                items, own_s = spent.get(event.stage, (0, 0.0))
-                weight = event.weight
-                spent[event.stage] = items + weight * event.items, own_s + weight * event.own_s
+        for event in self._recording.take():
+            items, own_s = spent.get(event.stage, (0, 0.0))
+            weight = event.weight
+            spent[event.stage] = items + weight * event.items, own_s + weight * event.own_s
         total_s = sum(own_s for _, own_s in spent.values()) or 1.0
         costliest = sorted(spent.items(), key=lambda pair: -pair[1][1])[:NAMED]
         shares = [

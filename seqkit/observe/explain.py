@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from types import CodeType
 from typing import Any, TypeVar
 
@@ -13,51 +12,20 @@ from ..core.errors import brief
 from ..core.indices import Unsized
 from ..core.source import Source, as_view
 from ..core.tracebacks import place
-from ..core.units import rounded, size
+from ..core.units import size
 from ..core.view import Indexable, View, attribute, is_measured, name_of
-from ..core.worker import in_process_worker
 from ..engine.prefetch import Prefetch
 from ..stores.add_cache.add_cache import AddCache
 from ..views.collate import Collate
-from ..views.starmap import Spread
 from .html import escape, faint, frame, in_a_line, pre
 from .remedy import is_loader
-from .taps import MonitorThroughput
 
-__all__ = ["Branch", "Explanation", "Line", "branches", "column", "drawing", "explain", "outline", "text_of"]
+__all__ = ["Explanation", "Line", "branches", "column", "drawing", "explain", "outline", "text_of"]
 
 
 T = TypeVar("T")
 
 _LONGEST = 60  # letters of a line before its notes
-
-
-@dataclass(frozen=True)
-class Branch:
-    """A line of a drawing.
-
-    Attributes
-    ----------
-    view : View or None
-        None for the line that counts the sources that are left out.
-    prefix : str
-        The branches before the view, such as ``"│  ├─ "``.
-    label : str
-        Name that `collate` gives to the view, or "".
-    text : str
-        The view and its arguments.
-    mark : int
-        Number of a view or object that occurs several times; 0 for others.
-    is_first : bool
-        False if the view was drawn above. Its sources are then left out.
-    """
-
-    view: View[Any] | None
-    prefix: str
-    label: str
-    text: str
-    mark: int = 0
-    is_first: bool = True
 
 
 def outline(view: View[Any]) -> list[tuple[str, View[Any]]]:
@@ -67,14 +35,18 @@ def outline(view: View[Any]) -> list[tuple[str, View[Any]]]:
     >>> [line for line, _ in outline(as_view("abc", "outline")[[2, 0]])]
     ['gather(<2 indices>)', '└─ <str of 3>']
     """
-    return [(line.prefix + line.text, line.view) for line in branches(view) if line.is_first and line.view]
+    return [(prefix + text, view) for prefix, text, view, same in branches(view) if view and not same]
 
 
-def branches(root: View[Any], most: int | None = None) -> Iterator[Branch]:
+def branches(root: View[Any], most: int | None = None) -> Iterator[tuple[str, str, View[Any] | None, int]]:
     """Yield the lines of an expression, the outermost view first. Of many sources `most` are drawn.
 
+    A line has the branches before the view, such as ``"│  ├─ "``, the view and its arguments, the view itself
+    (None for the line that counts the sources that are left out), and the number of the line above that shows
+    the same view, or 0. The sources of that view are then left out.
+
     >>> import seqkit as sk
-    >>> [line.prefix + line.text for line in branches(sk.concatenate(["a", "b"]))]
+    >>> [prefix + text for prefix, text, *_ in branches(sk.concatenate(["a", "b"]))]
     ['concatenate()', '├─ <str of 1>', '└─ <str of 1>']
     """
     marks = _marks(root)
@@ -90,10 +62,11 @@ def branches(root: View[Any], most: int | None = None) -> Iterator[Branch]:
     root_part: tuple[View[Any] | None, str] = root, ""
     for prefix, (view, label) in drawing(root_part, below):
         if view is None:
-            yield Branch(None, prefix, "", label)
+            yield prefix, label, None, 0
         else:
-            key = _identity(view)
-            yield Branch(view, prefix, label, text_of(view), marks.get(key, 0), key not in drawn)
+            mark, is_first = marks.get(_identity(view), 0), _identity(view) not in drawn
+            text = f"{label}: {text_of(view)}" if label else text_of(view)
+            yield prefix, text + f" [{mark}]" * (is_first and mark > 0), view, 0 if is_first else mark
 
 
 def drawing(root: T, below: Callable[[T], list[T]]) -> Iterator[tuple[str, T]]:
@@ -267,25 +240,23 @@ def explain(sequence: Indexable[Any] | Any) -> Explanation:
 def _lines(sequence: Any, indent: str) -> list[Line]:
     """Return the lines of a view, an indexable or a loader. A loader describes itself by `_explained`."""
     if not is_loader(sequence):
-        return [_line(branch, indent) for branch in branches(as_view(sequence, "explain"), _MOST_SOURCES)]
+        return [_line(*line, indent) for line in branches(as_view(sequence, "explain"), _MOST_SOURCES)]
     text, notes, inner = sequence._explained()
     branch = indent and indent[:-3] + "└─ "
     found = [Line(branch, text, tuple(notes))]
     return found if inner is None else found + _lines(inner, indent + "   ")
 
 
-def _line(branch: Branch, indent: str) -> Line:
-    view, text = branch.view, branch.text
-    prefix = indent[:-3] + "└─ " if indent and not branch.prefix else indent + branch.prefix
+def _line(prefix: str, text: str, view: View[Any] | None, same: int, indent: str) -> Line:
+    prefix = indent[:-3] + "└─ " if indent and not prefix else indent + prefix
     if view is None:
         return Line(prefix, text)
-    text = f"{branch.label}: {text}" if branch.label else text
-    if not branch.is_first:
-        return Line(prefix, text, (f"same as [{branch.mark}]",))
+    if same:
+        return Line(prefix, text, (f"same as [{same}]",))
     functions = [f for f in view._functions() if name_of(f) == "<lambda>"]
     lambdas = [f"<lambda> at {os.path.basename(at)}" for f in functions if (at := _place_of(f))]
     notes = (*_length(view), *describe(view), *lambdas, *_state(view))
-    return Line(prefix, text + f" [{branch.mark}]" * (branch.mark > 0), notes)
+    return Line(prefix, text, notes)
 
 
 def _length(view: View[Any]) -> list[str]:
@@ -298,25 +269,18 @@ def _length(view: View[Any]) -> list[str]:
 
 
 def _state(view: View[Any]) -> list[str]:
-    """Return the state of the workers of a node, of a cache, or of a monitor."""
+    """Return the state of the workers of a node, or of a cache."""
     if isinstance(view, Prefetch):
-        if view._settings.method == "process" and in_process_worker():
-            return ["in threads: this is a process worker already"]
         settings = {} if view.choice is None else view.choice.settings
         chosen = ", ".join(f"{name}={value!r}" for name, value in settings.items())
         return [*[f"auto: {chosen}"] * bool(chosen), view.engine.state()]
     if isinstance(view, AddCache):
         now, reads = view._contents, view._contents.hits + view._contents.computed
         return [f"{len(now.memory)} items kept", *[f"{now.hits} hits in {reads} reads"] * bool(reads)]
-    items, seconds = view._meter.total if isinstance(view, MonitorThroughput) else (0, 0.0)
-    return [f"{rounded(items / seconds)} items/s"] if items and seconds else []
+    return []
 
 
 # -------------------------------------------------------------------- the data
-
-# Attributes with the names of columns of tables and readers.
-_COLUMNS = ("column_names", "columns", "_names", "_columns")
-_MOST_NAMES = 6
 
 
 def describe(view: View[Any]) -> list[str]:
@@ -330,7 +294,7 @@ def describe(view: View[Any]) -> list[str]:
         return []
     data = attribute(view, "source") if isinstance(view, Source) else view
     try:
-        return _shape(data) or _columns(data) or _first(data)
+        return _shape(data) or _first(data)
     except Exception:  # of an object of the user, which may be anything
         return []
 
@@ -343,14 +307,6 @@ def _shape(data: Any) -> list[str]:
     return [text, size(nbytes)] if isinstance(nbytes, int) else [text]
 
 
-def _columns(data: Any) -> list[str]:
-    for names in (attribute(data, name) for name in _COLUMNS):
-        if isinstance(names, Iterable) and not isinstance(names, str | bytes):
-            shown = [*map(str, names)]
-            return ["columns " + ", ".join(shown[:_MOST_NAMES] + ["…"] * (len(shown) > _MOST_NAMES))]
-    return []
-
-
 def _first(data: Any) -> list[str]:
     """Return the first element of a list or tuple. It is in memory already."""
     if type(data) not in (list, tuple) or not data:
@@ -361,15 +317,8 @@ def _first(data: Any) -> list[str]:
 
 
 def _place_of(function: Callable[..., Any]) -> str:
-    """Return file and line of a function, or "" if it is not written in Python.
-
-    The function of a partial, of `starmap` or of a decorator counts.
-    """
-    inner: Any = function
-    for _ in range(16):
-        name = {partial: "func", Spread: "f"}.get(type(inner), "__wrapped__")
-        inner = found if callable(found := attribute(inner, name)) else inner
-    code = attribute(inner, "__code__")
+    """Return file and line of a function, or "" if it is not written in Python."""
+    code = attribute(function, "__code__")
     return place(code.co_filename, code.co_firstlineno) if isinstance(code, CodeType) else ""
 
 

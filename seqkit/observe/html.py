@@ -11,8 +11,8 @@ from html import escape as _escape
 from shutil import get_terminal_size
 
 __all__ = [
-    *("ALARM", "MONO", "bar", "card", "code", "cut", "escape", "facts", "faint", "frame", "in_a_line", "pre"),
-    *("row", "scrolling", "table", "visible", "with_code"),
+    *("ALARM", "MONO", "bar", "card", "cut", "escape", "facts", "faint", "frame", "in_a_line", "pre", "row"),
+    *("scrolling", "table", "visible", "width", "with_code"),
 ]
 
 MONO = "font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
@@ -54,16 +54,21 @@ def in_a_line(text: str) -> str:
     return visible(text).replace("\n", "\\n")
 
 
-def cut(line: str, width: int = 0) -> str:
-    """Return a line cut at a width. 0 (the default): that of the terminal, or 120 letters if there is none.
+def width() -> int:
+    """Return the number of letters in a line of the terminal, or 120 if there is none."""
+    return get_terminal_size((120, 24)).columns
+
+
+def cut(line: str, letters: int = 0) -> str:
+    """Return a line cut at so many letters. 0 (the default): those of a line of the terminal.
 
     A line with an error may wrap.
 
     >>> len(cut("a" * 9999)) < 9999, cut("abc")
     (True, 'abc')
     """
-    width = width or get_terminal_size((120, 24)).columns * (4 if "✗" in line or " failed: " in line else 1)
-    return line if len(line) <= width else line[: width - 1] + "…"
+    letters = letters or width() * (4 if "✗" in line or " failed: " in line else 1)
+    return line if len(line) <= letters else line[: letters - 1] + "…"
 
 
 def frame(*parts: str) -> str:
@@ -84,15 +89,6 @@ def pre(text: str) -> str:
     """
     style = f"{MONO};font-size:12.5px;line-height:1.4;margin:0;padding:4px 0;background:transparent"
     return f'<pre style="{style};color:inherit;border:0;overflow-x:auto;white-space:pre">{text}</pre>'
-
-
-def code(text: object) -> str:
-    """Return a text for HTML in a monospace font. Its spaces count.
-
-    >>> code("<f>").endswith(">&lt;f&gt;</span>")
-    True
-    """
-    return f'<span style="{MONO};font-size:12px;white-space:pre">{escape(text)}</span>'
 
 
 def with_code(text: object) -> str:

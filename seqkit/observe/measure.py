@@ -15,11 +15,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections import deque
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import count, islice
 from time import perf_counter, thread_time
 from typing import Any
 
@@ -28,7 +25,6 @@ from ..core.indices import Plan
 from ..core.view import View
 from ..engine.clock import set_clock
 from ..engine.prefetch import Prefetch
-from ..engine.results import size_of
 from ..engine.settings import Settings
 
 __all__ = ["SLEEPS", "Cost", "cost_of", "lock_share_of", "use_of"]
@@ -38,10 +34,6 @@ SLEEPS = 0.2
 MOST_WORKERS = 32
 # How long it takes until one more process works, on busy CPUs.
 FORK_S = 0.02
-# How many items are sized. Later ones are read in runs that take about so long, without a look at the clock
-# after each: this look would take longer than a tiny item.
-SIZED = 16
-RUN_S = 1e-3
 
 
 @dataclass(frozen=True)
@@ -54,8 +46,6 @@ class Cost:
         Number of items that were computed, and how many of them failed.
     cpu_s, asleep_s : float
         Seconds of CPU time; seconds that the item neither computed nor waited for a CPU or a node below.
-    nbytes : int
-        Estimated size.
     error : str
         The first failure, or "".
     """
@@ -64,7 +54,6 @@ class Cost:
     failed: int
     cpu_s: float
     asleep_s: float
-    nbytes: int
     error: str = ""
 
     @property
@@ -112,28 +101,21 @@ def cost_of(view: View[Any], start: int, seconds: float) -> tuple[Cost, int]:
     def now() -> tuple[float, float, float, float]:
         return perf_counter() - stood.seconds, thread_time(), times_s("thread-self")[1], _sleeps()
 
-    sizes, failed, error = list[int](), 0, ""
-
-    def note_size(item: Any) -> None:
-        sizes.append(size_of(item) or 0)
-
-    begun = now()
+    failed, error, begun = 0, "", now()
     until = begun[0] + seconds
-    items, done, first, size, held = view._iter(plan_from(view, start)), 0, 0, 1, None
+    items, done, first = view._iter(plan_from(view, start)), 0, 0
     set_clock(stood)
     try:
         while not done or perf_counter() < until:
-            run_begun, run = perf_counter(), islice(items, size)
-            came, raised, held = _consumed(run if done >= SIZED else map(note_size, run), held)
-            done += came
-            if raised is not None:
-                failed, done, error = failed + 1, done + 1, error or summary(raised.__cause__ or raised)
-            elif came < size:
+            try:
+                item = next(items)  # noqa: F841 - held until the next one comes, as in a loop
+            except StopIteration:
                 break
+            except Exception as raised:
+                failed, error = failed + 1, error or summary(raised.__cause__ or raised)
+            done += 1
             if done == 1 and perf_counter() < until:
                 begun, first = now(), 1
-            if came == size and done >= SIZED and perf_counter() - run_begun < RUN_S:
-                size *= 2
     finally:
         set_clock(None)
     wall_s, cpu_s, queued_s, sleeps = (
@@ -141,23 +123,7 @@ def cost_of(view: View[Any], start: int, seconds: float) -> tuple[Cost, int]:
     )
     # A virtual machine may lose time to others, which is no sleep.
     asleep_s = max(0.0, wall_s - cpu_s - queued_s) if sleeps > 0.5 else 0.0
-    cost = Cost(done, failed, cpu_s, asleep_s, sum(sizes) // max(len(sizes), 1), error)
-    return cost, next_start(view, start, done)
-
-
-def _consumed(run: Iterator[Any], held: Any) -> tuple[int, Exception | None, Any]:
-    """Read a run of items in C. Return how many came, the error that ended it, and what holds the last item.
-
-    The last item of the run before is `held` meanwhile, as in a loop. Without it, the memory of large items
-    would go back to the system after each run.
-    """
-    numbers = count()
-    numbered = zip(run, numbers, strict=False)
-    try:
-        deque(numbered, maxlen=0)
-    except Exception as error:
-        return next(numbers), error, numbered
-    return next(numbers), None, numbered
+    return Cost(done, failed, cpu_s, asleep_s, error), next_start(view, start, done)
 
 
 def lock_share_of(view: View[Any], start: int, seconds: float) -> tuple[float, int]:

@@ -6,7 +6,6 @@ import base64
 import math
 import struct
 import zlib
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,10 @@ __all__ = ["curve", "picture", "png"]
 Array = npt.NDArray[Any]
 
 _SIDE = 96  # pixels of a thumbnail, at most
-_MOST_PIXELS = 1024  # of a side that are looked at. Of larger images some rows and columns are left out
 _LEAST = 8  # pixels of the short side of an image
 _LONG = 16  # times its height: longer rows are curves
 _TILES = 9  # images of a batch that are shown
 _POINTS = 160  # of a curve
-_MOST_OF_A_POINT = 4096  # elements that are looked at for one point
 _CHANNELS = (1, 3, 4)
 
 
@@ -48,8 +45,7 @@ def picture(array: Array) -> str:
         tiles = np.moveaxis(tiles, 1, 3)
     if tiles.ndim != 4 or tiles.shape[3] not in _CHANNELS or min(tiles.shape[1:3]) < _LEAST:
         return ""
-    down, across = (max(side // _MOST_PIXELS, 1) for side in tiles.shape[1:3])
-    return _img(_grid([_thumbnail(tile) for tile in _in_bytes(tiles[:_TILES, ::down, ::across])]))
+    return _img(_grid([_thumbnail(tile) for tile in _in_bytes(tiles[:_TILES])]))
 
 
 def _in_bytes(images: Array) -> Array:
@@ -125,19 +121,16 @@ def curve(values: Array) -> str:
     >>> curve(np.arange(10.0)).count("<polyline")
     1
     """
-    n = len(values)
-    starts = [n * part // min(n, _POINTS) for part in range(min(n, _POINTS) + 1)]
-    # Each is read by itself: a curve may be in a file. A quarter of it cannot overflow.
-    read = (np.asarray(values[i : min(j, i + _MOST_OF_A_POINT)]) for i, j in pairwise(starts))
-    pieces = [piece.astype(np.float64) / 4 for piece in read]
-    finite = [piece[np.isfinite(piece)] for piece in pieces]
-    if not any(piece.size for piece in finite):
+    edges = np.linspace(0, len(values), min(len(values), _POINTS) + 1).astype(int)
+    pieces = np.split(values.astype(np.float64) / 4, edges[1:-1])  # a quarter cannot overflow
+    finite = [(x, piece[np.isfinite(piece)]) for x, piece in enumerate(pieces)]
+    spans = [(x, piece.min(), piece.max()) for x, piece in finite if piece.size]
+    if not spans:
         return ""
-    low, high = min(p.min() for p in finite if p.size), max(p.max() for p in finite if p.size)
-    ends = [(piece.min(), piece.max()) if piece.size else (low, low) for piece in finite]
-    heights = [height for pair in ends for height in (pair if n > _POINTS else pair[:1])]
-    across, up = 160 / max(len(heights) - 1, 1), 32 / (high - low or 1.0)
-    points = " ".join(f"{x * across:.1f},{34 - up * (y - low):.1f}" for x, y in enumerate(heights))
+    low, high = min(span[1] for span in spans), max(span[2] for span in spans)
+    across, up = 160 / max(len(pieces) - 1, 1), 32 / (high - low or 1.0)
+    ends = [(x * across, 34 - up * (y - low)) for x, *span in spans for y in span]
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in ends)
     line = f'<polyline points="{points}" fill="none" stroke="#3b82c4" stroke-width="1.2"/>'
     style = "display:block;margin:2px 0"
     return f'<svg width="160" height="36" viewBox="0 0 160 36" style="{style}">{line}</svg>'

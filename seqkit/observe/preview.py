@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from ..core.arguments import as_bool, int_at_least, optional_number, positive_int
+from ..core.arguments import as_bool, optional_number, positive_int
 from ..core.errors import EvaluationError, brief, summary
 from ..core.indices import Unsized
 from ..core.tracebacks import hiding_frames
@@ -16,7 +16,7 @@ from ..core.view import View, is_measured
 from .explain import text_of
 from .html import cut, escape, faint, frame, pre, row, visible
 from .remedy import refuse_one_shots, viewed
-from .steps import Step, Steps, chain, failed_step, label, path_of, stage_row, step_card
+from .steps import Step, Steps, chain, label, path_of, stage_row, step_card
 from .summary import structure, summarise
 from .ways import without_nodes
 
@@ -31,8 +31,7 @@ class Preview:
     ----------
     view : str
         The view with its arguments.
-    rows : tuple of (int, tuple of Step)
-        For each epoch its number and its items. The number is -1 for the view as it is.
+    items : tuple of Step
     seconds : float
         Time that it took.
     is_cut : bool
@@ -42,20 +41,10 @@ class Preview:
     """
 
     view: str
-    rows: tuple[tuple[int, tuple[Step, ...]], ...]
+    items: tuple[Step, ...]
     seconds: float
     is_cut: bool
     stages: bool
-
-    @property
-    def items(self) -> list[Step]:
-        """The items of all epochs, in order."""
-        return [step for _, steps in self.rows for step in steps]
-
-    @property
-    def nbytes(self) -> int:
-        """Size of the items."""
-        return sum(step.value.nbytes for step in self.items if step.value is not None)
 
     @property
     def structure(self) -> str:
@@ -65,19 +54,18 @@ class Preview:
 
     def cost(self) -> str:
         """Return the number of items that were read, their time and their size."""
-        read = f"{plural(len(self.items), 'item')} in {seconds(self.seconds)}, {size(self.nbytes)}"
+        nbytes = sum(step.value.nbytes for step in self.items if step.value is not None)
+        read = f"{plural(len(self.items), 'item')} in {seconds(self.seconds)}, {size(nbytes)}"
         return read + ". The budget is used up" * self.is_cut
 
     def __str__(self) -> str:
         lines = [f"{self.view}: {self.cost()}", f"  {self.structure}"]
-        for epoch, steps in self.rows:
-            lines += [f"epoch {epoch}"] * (epoch >= 0)
-            for step in steps:
-                shown = chain(step) if self.stages else [step]
-                lines += [f"  [{brief(step.index)}]  {_line(step, step)}"] if len(shown) == 1 else []
-                if len(shown) > 1:
-                    width = max(len(label(each)) for each in shown)
-                    lines += [f"  {label(each):<{width}}  {_line(each, step)}" for each in shown] + [""]
+        for step in self.items:
+            shown = chain(step) if self.stages else [step]
+            lines += [f"  [{brief(step.index)}]  {_line(step, step)}"] if len(shown) == 1 else []
+            if len(shown) > 1:
+                width = max(len(label(each)) for each in shown)
+                lines += [f"  {label(each):<{width}}  {_line(each, step)}" for each in shown] + [""]
         return visible("\n".join(map(cut, lines)).rstrip())
 
     def __repr__(self) -> str:
@@ -86,13 +74,9 @@ class Preview:
     def _repr_html_(self) -> str:
         head = f"<div><b>{escape(self.view)}</b> {faint(escape(self.cost()))}</div>"
         parts = [head, pre(escape(self.structure))]
-        for epoch, steps in self.rows:
-            parts += [f"<div>{faint(f'epoch {epoch}')}</div>"] * (epoch >= 0)
-            if self.stages:
-                parts += [stage_row(step) for step in steps]
-            else:
-                parts.append(row(step_card(step, f"[{brief(step.index)}]") for step in steps))
-        return frame(*parts)
+        if self.stages:
+            return frame(*parts, *map(stage_row, self.items))
+        return frame(*parts, row(step_card(step, f"[{brief(step.index)}]") for step in self.items))
 
 
 def preview(
@@ -100,7 +84,6 @@ def preview(
     n: int = 5,
     *,
     stages: bool = False,
-    epochs: Iterable[int] | None = None,
     max_seconds: float | None = 10.0,
 ) -> Preview:
     """Show the first items of a view or loader as cards: images, curves, texts, tables and errors.
@@ -113,8 +96,6 @@ def preview(
     stages : bool
         True shows each item in all stages: in the source, and after each function. False (the default) shows
         the items of the outermost view.
-    epochs : iterable of int, optional
-        Show the items in these epochs, below each other. None (the default) shows the view as it is.
     max_seconds : float or None
         Time in seconds. After it no further item is begun. None is no limit.
 
@@ -151,23 +132,17 @@ def preview(
     n = positive_int(n, "preview: n")
     stages = as_bool(stages, "preview: stages")
     max_seconds = optional_number(max_seconds, "preview: max_seconds", "seconds")
-    if not isinstance(epochs, Iterable | None):
-        raise TypeError(f"preview: epochs must be numbers of epochs, such as (0, 1), got {epochs!r}")
-    chosen = [-1] if epochs is None else [int_at_least(e, "preview: epochs", 0) for e in epochs]
     refuse_one_shots(sequence, "preview", "a preview would use it up")
     view, steps = viewed(sequence, "preview"), Steps(most=int(stages), uses_caches=not stages)
-    begun, is_cut, rows = perf_counter(), False, []
+    begun, is_cut, found = perf_counter(), False, list[Step]()
     with hiding_frames():
-        for epoch in chosen:
-            found: list[Step] = []
-            for step in _items(view if epoch < 0 else view.at_epoch(epoch), n, steps):
-                found.append(step)
-                is_late = max_seconds is not None and perf_counter() - begun >= max_seconds
-                if is_late and len(found) < n:
-                    is_cut = True
-                    break
-            rows.append((epoch, tuple(found)))
-    return Preview(text_of(view), tuple(rows), perf_counter() - begun, is_cut, stages)
+        for step in _items(view, n, steps):
+            found.append(step)
+            is_late = max_seconds is not None and perf_counter() - begun >= max_seconds
+            if is_late and len(found) < n:
+                is_cut = True
+                break
+    return Preview(text_of(view), tuple(found), perf_counter() - begun, is_cut, stages)
 
 
 def _items(view: View[Any], n: int, steps: Steps) -> Iterator[Step]:
@@ -197,10 +172,14 @@ def _items(view: View[Any], n: int, steps: Steps) -> Iterator[Step]:
 
 def _failed(error: Exception, text: str, name: str, i: int) -> Step:
     """Return the step of an item that failed."""
-    inner = failed_step(error) if isinstance(error, EvaluationError) else None
-    if inner is None:
+    path = error.path or ((error.view, error.index),) if isinstance(error, EvaluationError) else ()
+    step: Step | None = None
+    for view, index in reversed([pair for pair in path if pair[0] is not None]):
+        told = "" if step else summary(error.__cause__ or error)
+        step = Step(text_of(view), view._name, index, error=told, parts=(step,) if step else ())
+    if step is None:
         return Step(text, name, i, error=summary(error))
-    return inner if inner.view == text else Step(text, name, i, parts=(inner,))
+    return step if step.view == text else Step(text, name, i, parts=(step,))
 
 
 def _line(step: Step, item: Step) -> str:

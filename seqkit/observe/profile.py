@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from itertools import chain, islice
-from os import PathLike
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -24,29 +22,19 @@ from ..engine.statistics import Statistics
 from . import html
 from .choose import MEASURING_S, choose
 from .diagnosis import Diagnosis, Measurement, NodeFigures, Stage, diagnose
-from .explain import outline
-from .probe import Event, Probe, Recording, Thread
+from .explain import outline, text_of
+from .probe import Event, Probe, Recording
 from .remedy import is_loader, refuse_one_shots, viewed
 
 __all__ = ["Profile", "profile"]
 
 
-HEAD = ("stage", "", "share", "items", "median", "p95", "first", "size", "type")
-RIGHT = (2, 3, 4, 5, 6, 7)
-BAR = 10
+HEAD = ("stage", "share", "items", "median", "p95", "first", "size")
 
 
 @dataclass(frozen=True, repr=False)
 class Profile(Measurement):
-    """What `profile` found. Its text is a table and the `diagnosis`. In notebooks it has coloured bars.
-
-    Attributes
-    ----------
-    threads : tuple
-        Each thread that read items, and its events, for `save_trace`.
-    """
-
-    threads: tuple[tuple[Thread, list[Event]], ...] = field(default=(), repr=False, compare=False)
+    """What `profile` found. Its text is a table and the `diagnosis`. In notebooks it has coloured bars."""
 
     @property
     def diagnosis(self) -> Diagnosis:
@@ -54,28 +42,27 @@ class Profile(Measurement):
         return diagnose(self)
 
     def __str__(self) -> str:
-        rows = [HEAD, *([line, _text_bar(share), *cells] for line, share, cells in self._rows())]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
-        lines = [
-            "  ".join(
-                cell.rjust(width) if column in RIGHT else cell.ljust(width)
-                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in rows
+        rows = [HEAD, *((line, *cells) for line, _, cells in self._rows())]
+        first, *widths = (max(map(len, column)) for column in zip(*rows, strict=True))
+        first = min(first, max(html.width() - sum(widths) - 2 * len(widths), 10))
+        table = [
+            html.cut(f"{stage:<{first}}", first)
+            + "".join(f"  {cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+            for stage, *cells in rows
         ]
-        table = map(html.cut, lines)
         return html.visible("\n".join([*table, "", *self._summary(), str(self.diagnosis)]))
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         rows = []
-        for line, share, (*cells, kind) in self._rows():
+        for line, share, cells in self._rows():
             code = f'<span style="{html.MONO};white-space:pre">{html.escape(line)}</span>'
-            rows.append([code, html.bar(share), *map(html.escape, cells), html.code(kind)])
+            rows.append([code, html.bar(share), *map(html.escape, cells)])
         notes = "".join(f"<div>{html.faint(html.escape(line))}</div>" for line in self._summary())
         found = f"<p><b>{html.with_code(self.diagnosis)}</b></p>"
-        return html.frame(found, html.scrolling(html.table(rows, HEAD, RIGHT)), notes)
+        head = HEAD[0], "", *HEAD[1:]
+        return html.frame(found, html.scrolling(html.table(rows, head, range(2, len(head)))), notes)
 
     def _rows(self) -> Iterator[tuple[str, float, Sequence[str]]]:
         """Yield the line, the share and the cells of each stage."""
@@ -99,57 +86,17 @@ class Profile(Measurement):
             lines.append(f"{node.view}, {node.workers} × {node.method}: {', '.join(words)}.")
         return lines
 
-    # ---------------------------------------------------------------- data
-
-    def save_trace(self, path: str | PathLike[str]) -> None:
-        """Write a trace file that https://ui.perfetto.dev and Chrome's ``chrome://tracing`` open.
-
-        Parameters
-        ----------
-        path : str or PathLike
-            Such as ``"trace.json"``. An existing file is replaced.
-
-        Notes
-        -----
-        A row for each worker has a bar for each timed item of each stage.
-        """
-        begin_s = min((event.begun_s for _, events in self.threads for event in events), default=0.0)
-        found: list[dict[str, Any]] = []
-        for row, (thread, events) in enumerate(self.threads):
-            place = {"pid": thread.pid, "tid": row}
-            title = "consumer" if thread.worker < 0 else f"worker {thread.worker} ({thread.pid})"
-            found.append({"ph": "M", "name": "thread_name", **place, "args": {"name": title}})
-            for event in events:
-                about = {"index": event.at, "own_us": 1e6 * event.own_s, "cpu_us": 1e6 * event.cpu_s}
-                times = {"ts": 1e6 * (event.begun_s - begin_s), "dur": 1e6 * event.taken_s}
-                name = self.stages[event.stage].view
-                found.append({"ph": "X", "name": name, "cat": "stage", **place, **times, "args": about})
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump({"traceEvents": found, "displayTimeUnit": "ms"}, file)
-
 
 def _cells(stage: Stage, share: float) -> list[str]:
     if not stage.items and not stage.failed:
-        return ["-"] * 6 + [""]
+        return ["-"] * 6
     items = count(stage.items) + (f" ({stage.failed} failed)" if stage.failed else "")
     times = [seconds(value) for value in (stage.median_s, stage.p95_s, stage.first_s)]
     text = f"waits {percent(share)}" if stage.waits else percent(share)
-    return [text, items, *times, size(stage.nbytes) if stage.nbytes else "-", stage.kind]
-
-
-def _text_bar(share: float) -> str:
-    """Return a bar of eighths of a character.
-
-    >>> _text_bar(0.55), _text_bar(0)
-    ('█████▌', '')
-    """
-    eighths = round(8 * BAR * min(share, 1.0))
-    return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+    return [text, items, *times, size(stage.nbytes) if stage.nbytes else "-"]
 
 
 DEFAULT_S = 2.0
-# Items that take less per stage are read again without probes, to find their rate.
-PROBED_S = 2e-5
 # Other workers are not tried if everything takes less than this.
 SHORT_S = 0.2
 
@@ -193,9 +140,9 @@ def profile(
 
     Notes
     -----
-    Caches start empty. A failing item is counted, and reading goes on. Each process times its first items,
+    Caches start empty. A failing item is counted, and reading goes on. Each thread times its first items,
     and then a sample, which takes about 1 % of the CPU time. An item that is not timed costs about 0.3 µs
-    per view. Quick items are read again without timing, to find their rate, unless `n` is given.
+    per view, so quick items have a lower rate than without a profile.
 
     Examples
     --------
@@ -218,23 +165,18 @@ def profile(
             pipeline = _ProbedPipeline(source, recording)
             recording.take()  # the reads that found lengths
             read = _read(pipeline, most, limit_s, step)
-            threads = tuple(recording.take())
+            events = recording.take()
         finally:
             recording.forget()
-    stages = tuple(_stages(source, pipeline, chain.from_iterable(events for _, events in threads)))
-    if read.counted and limit_s and read.elapsed_s < PROBED_S * len(stages) * read.counted:
-        plainly = _read(_ProbedPipeline(source, None), None, limit_s / 2, step)
-        read = replace(plainly, items=read.items, failed=read.failed, start_s=read.start_s)
     found = Profile(
         read.items,
-        stages,
+        tuple(_stages(source, pipeline, events)),
         read.failed,
         read.elapsed_s,
         read.counted,
         None if step is None else read.step_s,
         tuple(_nodes(pipeline, read)),
         subject=type(sequence).__name__ if is_loader(sequence) else "prefetch" if pipeline.nodes else "view",
-        threads=threads,
     )
     limiting = pipeline.nodes[found.limiting][0] if pipeline.nodes else prefetch(source)
     below, settings = limiting._sources[0], limiting.engine.settings
@@ -249,7 +191,7 @@ def profile(
 
 
 class _ProbedPipeline:
-    """An expression with a probe on each view, or without probes.
+    """An expression with a probe on each view.
 
     Attributes
     ----------
@@ -260,7 +202,7 @@ class _ProbedPipeline:
     view : View
     """
 
-    def __init__(self, source: View[Any], recording: Recording | None) -> None:
+    def __init__(self, source: View[Any], recording: Recording) -> None:
         self._recording = recording
         self._probes: dict[int, View[Any]] = {}
         self.numbers: dict[int, int] = {}
@@ -287,7 +229,7 @@ class _ProbedPipeline:
             rebuilt = view._rebuild(sources)
         if not rebuilt._streams:
             _ = rebuilt._n  # before reading, because finding it may read items
-        self._probes[id(view)] = Probe(rebuilt, number, self._recording) if self._recording else rebuilt
+        self._probes[id(view)] = Probe(rebuilt, number, self._recording)
         return self._probes[id(view)]
 
 
@@ -372,7 +314,7 @@ def _stages(source: View[Any], pipeline: _ProbedPipeline, events: Iterable[Event
             found = of_stages.get(pipeline.numbers[id(view)])
             figures = _figures(found) if found else {"items": 0, "seconds": 0.0}
             waits, node = isinstance(view, Prefetch) and view.has_workers(), pipeline.owners[id(view)]
-            yield Stage(line.lstrip(" │├└─"), line=line, node=node, waits=waits, **figures)
+            yield Stage(text_of(view), line=line, node=node, waits=waits, **figures)
 
 
 def _figures(events: list[Event]) -> dict[str, Any]:
@@ -380,18 +322,14 @@ def _figures(events: list[Event]) -> dict[str, Any]:
     first = min(events, key=lambda event: event.begun_s)
     each = np.array([float(event.own_s) / max(event.items, 1) for event in events])
     sizes = [event.nbytes / max(event.items, 1) for event in events if event.nbytes >= 0]
-    kinds = list(dict.fromkeys(event.kind for event in events if event.kind))
     return {
         "items": sum(event.items * event.weight for event in events if not event.failed),
         "failed": sum(event.weight for event in events if event.failed),
         "seconds": sum(event.own_s * event.weight for event in events),
-        "cpu_s": sum(event.cpu_s * event.weight for event in events),
         "first_s": first.own_s / max(first.items, 1),
         "median_s": float(np.median(each)),
         "p95_s": float(np.quantile(each, 0.95)),
         "nbytes": int(np.mean(sizes)) if sizes else 0,
-        "kind": ", ".join([*kinds[:1], *["…"] * (len(kinds) > 1)]),
-        "timed": len(events),
     }
 
 

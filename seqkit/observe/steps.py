@@ -20,7 +20,7 @@ from .explain import text_of
 from .html import ALARM, MONO, card, escape, faint, row, table
 from .summary import Summary, summarise
 
-__all__ = ["Step", "Steps", "chain", "failed_step", "key_of", "label", "path_of", "stage_row", "step_card"]
+__all__ = ["Step", "Steps", "chain", "key_of", "label", "path_of", "stage_row", "step_card"]
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,6 @@ class Steps:
 
     def __init__(self, most: int, uses_caches: bool) -> None:
         self._most, self._uses_caches = most, uses_caches
-        self._texts: dict[View[Any], str] = {}  # of views of which many items are read
 
     def of(self, view: View[Any], i: Any) -> Step:
         """Return the steps of one item."""
@@ -99,7 +98,7 @@ class Steps:
         """Return the steps of an item, and its value or `_FAILED`."""
         steps: list[Step] = []
         held: Held = []
-        step = Step(self._texts.get(view) or self._texts.setdefault(view, text_of(view)), view._name, i)
+        step = Step(text_of(view), view._name, i)
         try:
             for source, indices in self._parts(view, i):
                 for j in indices:
@@ -131,21 +130,6 @@ class Steps:
 
 
 _FAILED = object()
-
-
-def failed_step(error: EvaluationError) -> Step | None:
-    """Return the steps of an error, from the requested item to the one that failed, without values.
-
-    >>> import seqkit as sk
-    >>> failed_step(EvaluationError("x", view=sk.view("ab"), index=1)).view
-    '<str of 2>'
-    """
-    step: Step | None = None
-    for view, index in reversed(error.path or ((error.view, error.index),)):
-        if view is not None:
-            told = "" if step else summary(error.__cause__ or error)
-            step = Step(text_of(view), view._name, index, error=told, parts=(step,) if step else ())
-    return step
 
 
 def key_of(index: Any) -> Any:
@@ -243,19 +227,15 @@ def _alarm(text: str) -> str:
 
 
 def step_card(step: Step, title: str = "", path: Sequence[Step] = ()) -> str:
-    """Return the card of a step: its value, or the error at the end of the path to it.
+    """Return the card of a step: its value, or in red the error at the end of the path to it.
 
     With a title, the time is that of the item in all views. Otherwise it is that of this view.
     """
     taken = step.all_seconds() if title else step.seconds
     title = title or label(step)
-    if step.value is None:
-        return error_card(path or step.failed(), title)
-    return card(escape(title), value(step.value), f"<div>{faint(seconds(taken))}</div>")
-
-
-def error_card(path: Sequence[Step], title: str) -> str:
-    """Return the red card of an item that failed, with the path to the view where it did."""
+    if step.value is not None:
+        return card(escape(title), value(step.value), f"<div>{faint(seconds(taken))}</div>")
+    path = path or step.failed()
     text = f'<div style="overflow-wrap:anywhere">{escape(path[-1].error)}</div>'
     return card(escape(title), text, f"<div>{faint(escape(path_of(path)))}</div>", colour=ALARM)
 

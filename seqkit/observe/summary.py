@@ -93,12 +93,8 @@ def _summary(value: Any, most: int) -> Summary:
 def _described(value: Any, most: int) -> Summary:
     kind = in_a_line(type(value).__name__)
     if isinstance(value, str | bytes):
-        is_long = len(value) > _MOST_LETTERS
-        shown = repr(
-            value[:_MOST_LETTERS] + "…" if is_long and isinstance(value, str) else value[:_MOST_LETTERS]
-        )
-        text = shown if isinstance(value, str) else shown[:_MOST_LETTERS] + "…" * (len(shown) > _MOST_LETTERS)
-        return Summary(kind, nbytes=len(value), text=visible(text))
+        more = "…" * (len(value) > _MOST_LETTERS)
+        return Summary(kind, nbytes=len(value), text=visible(repr(value[:_MOST_LETTERS])) + more)
     if isinstance(value, np.generic) or value is None or isinstance(value, bool | int | float | complex):
         alarm = "NaN" if isinstance(value, float | np.floating) and value != value else ""
         return Summary(kind, text=visible(str(value)[:_MOST_LETTERS]), alarm=alarm)
@@ -109,11 +105,8 @@ def _described(value: Any, most: int) -> Summary:
         names = getattr(value, "_fields", [""] * len(value))
         reads = (partial(value.__getitem__, i) for i in range(len(value)))
         return _of_parts(kind, len(value), zip(names, reads, strict=True), most)
-    try:
-        if _is_array(value) or _is_image(value):
-            return _of_array(value)
-    except Exception:  # the array of another library that cannot be read, such as a quantised tensor
-        pass
+    if _is_array(value) or _is_image(value):
+        return _of_array(value)
     return Summary(kind, text=visible(brief(value)))
 
 
@@ -132,10 +125,7 @@ def _of_parts(kind: str, n: int, parts: Iterable[tuple[str, Callable[[], Any]]],
 
 def _name(key: Any) -> str:
     """Return a key as a name of limited length."""
-    try:
-        text = str(key)
-    except Exception:
-        text = f"<{type(key).__name__}>"
+    text = key if isinstance(key, str) else brief(key)
     is_long = len(text) > _MOST_LETTERS_OF_A_NAME
     return in_a_line(text[: _MOST_LETTERS_OF_A_NAME - 1] + "…" if is_long else text)
 

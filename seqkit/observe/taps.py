@@ -83,8 +83,6 @@ class Limits:
 
     def allow(self) -> bool:
         """Is a call allowed now? If so, count it."""
-        if self.max_calls is not None and self._calls >= self.max_calls:
-            return False  # this never changes, so no lock is needed
         with self._lock:
             now = monotonic() if self.max_rate else 0.0
             is_early = self.max_rate and self._last is not None and now - self._last < 1 / self.max_rate

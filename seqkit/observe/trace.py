@@ -13,7 +13,7 @@ from ..core.view import Indexable, is_measured
 from .explain import column, drawing
 from .html import ALARM, cut, escape, faint, frame, pre, visible
 from .remedy import refuse_one_shots, viewed
-from .steps import Step, Steps, failed_step, key_of, label, path_of, stage_row
+from .steps import Step, Steps, key_of, label, path_of, stage_row
 from .ways import without_nodes
 
 __all__ = ["Trace", "trace"]
@@ -141,17 +141,6 @@ def of_error(error: EvaluationError) -> Trace:
 
 def _traced(view: Any, i: Any) -> Trace:
     return Trace(Steps(_MOST_PARTS, uses_caches=False).of(view, i))
-
-
-def error_display(error: EvaluationError) -> str:
-    """Return the HTML of an error: its text, and the stages from the requested item to the one that failed.
-
-    >>> "smap(int)[1]" in error_display(EvaluationError("x", view=viewed("ab", "trace").smap(int), index=1))
-    True
-    """
-    step = failed_step(error)
-    tree = [_html(*line) for line in (_lines(step) if step else [])]
-    return frame(pre(f'<span style="color:{ALARM}">{escape(error)}</span>'), pre("\n".join(tree)))
 
 
 def _lines(root: Step) -> list[tuple[str, Step | None]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core.arguments import optional_number
 from ..core.tracebacks import hiding_frames
-from ..core.units import plural, rounded, size
+from ..core.units import plural, rounded
 from ..core.view import Indexable
 from ..engine.prefetch import Prefetch, prefetch
 from . import html
@@ -117,9 +117,7 @@ class Tuning:
             return []
         cost, names = measured.cost, {"inline": "no workers", "thread": "threads", "process": "processes"}
         failed = f", {cost.failed} failed: {cost.error}" if cost.failed else ""
-        lines = [
-            f"Measured here, just now, {plural(cost.items, 'item')} of about {size(cost.nbytes)}{failed}:"
-        ]
+        lines = [f"Measured here, just now, {plural(cost.items, 'item')}{failed}:"]
         for method, workers, rate in measured.compared:
             name = f"{workers or ''} {names[method] if workers != 1 else method}".strip()
             chosen = "  chosen" * (method == self.choice.method)

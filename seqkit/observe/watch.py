@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import dataclass
+from operator import length_hint
 from time import monotonic
-from typing import Any, Generic, Protocol
+from typing import Any, Generic
 
-from ..core.arguments import optional_number
+from ..core.arguments import check_callable, optional_number
 from ..core.errors import as_given
-from ..core.progress import is_bar
 from ..core.units import count, percent, rounded, seconds
 from ..core.view import T, View, walk
 from ..engine.prefetch import Prefetch
-from . import html
+from .html import cut, width
 
 __all__ = [
-    *("INTERVAL_S", "Display", "ProgressMeter", "Status", "Watch"),
-    *("display_of", "meter_of", "to_stderr", "watch"),
+    *("INTERVAL_S", "ProgressMeter", "Status", "Watch"),
+    *("meter_of", "to_stderr", "watch"),
 ]
 
 
@@ -66,29 +64,20 @@ class Status:
     leased: int = 0
 
     def __str__(self) -> str:
-        return ", ".join([self.position, *(f"{name} {text}" for name, text in self.figures.items())])
-
-    @property
-    def position(self) -> str:
-        """How far the iteration is, as text."""
-        return count(self.done) + (f" of {count(self.total)}" if self.total is not None else "")
-
-    @property
-    def figures(self) -> dict[str, str]:
-        """The other figures, as texts by name, the most important first."""
-        found = {"rate": f"{rounded(self.rate, 4)}/s"}
+        of = f" of {count(self.total)}" if self.total is not None else ""
+        found = [f"{count(self.done)}{of}, rate {rounded(self.rate, 4)}/s"]
         if self.done == self.total:
-            found["took"] = seconds(self.seconds)
+            found.append(f"took {seconds(self.seconds)}")
         elif self.remaining_s is not None:
-            found["left"] = seconds(self.remaining_s)
+            found.append(f"left {seconds(self.remaining_s)}")
         if self.waited_share is not None:
-            found["waited"] = percent(self.waited_share)
+            found.append(f"waited {percent(self.waited_share)}")
         if self.workers:
-            found["workers"] = f"{self.workers}, busy {percent(self.busy)}"
-            found["queue"] = f"{count(self.ready)} ready, {count(self.in_work)} in work"
+            found.append(f"workers {self.workers}, busy {percent(self.busy)}")
+            found.append(f"queue {count(self.ready)} ready, {count(self.in_work)} in work")
         if self.slots:
-            found["slots"] = f"{self.leased} of {self.slots} held"
-        return found
+            found.append(f"slots {self.leased} of {self.slots} held")
+        return ", ".join(found)
 
 
 # Errors of a stream that is closed, full or gone. A display must not end the iteration that it shows.
@@ -108,93 +97,34 @@ def to_stderr(text: str) -> None:
         stream.flush()
 
 
-class Display(Protocol):
-    """Shows the latest `Status`."""
-
-    def show(self, status: Status) -> None: ...
-    def close(self) -> None: ...
-
-
-def display_of(report: Any, who: str, title: str = "") -> Display:
-    """Return a display. `title` names the pipeline."""
-    if report is None:
-        shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-        return _Notebook(title) if shell is not None and hasattr(shell, "kernel") else _TextLine(title)
-    if is_bar(report):
-        return _Callback(partial(_move, report, report.n))
-    if hasattr(report, "write"):
-        return _Callback(partial(_write, report))
-    if callable(report) and not isinstance(report, type):
-        return _Callback(report)
-    raise TypeError(
-        f"{who} must be a function of a Status, a bar of tqdm or a text file, got {as_given(report)}"
-    )
-
-
-def _write(file: Any, status: Status) -> None:
-    file.write(json.dumps(asdict(status)) + "\n")
-    file.flush()
-
-
-def _move(bar: Any, start: int, status: Status) -> None:
-    if getattr(bar, "total", 0) is None:
-        bar.total = status.total
-    bar.update(start + status.done - bar.n)
-
-
 class _Callback:
     def __init__(self, show: Callable[[Status], Any]) -> None:
-        self.show, self.close = show, lambda: None
+        self.show = show
+
+    def close(self) -> None:
+        pass
 
 
 class _TextLine:
-    """A line on standard error, which is written over in a terminal."""
+    """A line on standard error, which is written over in a terminal and in a notebook."""
 
     def __init__(self, title: str) -> None:
         self._title = f"{title}: " if title else ""
-        self._width, self._is_terminal = 0, False
+        self._width, self._is_one_line = 0, hasattr(sys.stderr, "pub_thread")  # of a notebook
         with suppress(AttributeError, *_LOST):  # there may be no stream, as under ``pythonw``
-            self._is_terminal = sys.stderr.isatty()
+            self._is_one_line = self._is_one_line or sys.stderr.isatty()
 
     def show(self, status: Status) -> None:
         text = f"{self._title}{status}"
-        if self._is_terminal:
-            text = html.cut(text + " ")[:-1]  # a line that wraps could not be written over
+        if self._is_one_line:
+            text = cut(text, width() - 1)  # a line that wraps could not be written over
             to_stderr("\r" + text.ljust(self._width))
             self._width = len(text)
         else:
             to_stderr(text + "\n")
 
     def close(self) -> None:
-        to_stderr("\n" * self._is_terminal)
-
-
-class _Notebook:
-    """The output of a cell, which is replaced."""
-
-    def __init__(self, title: str) -> None:
-        import IPython.display
-
-        self._title = title
-        self._display: Any = IPython.display
-        self._handle = self._display.display(self._display.HTML(""), display_id=True)
-
-    def show(self, status: Status) -> None:
-        self._handle.update(self._display.HTML(as_html(status, self._title)))
-
-    def close(self) -> None:
-        pass
-
-
-def as_html(status: Status, title: str = "") -> str:
-    """Return a status as HTML: a bar and the figures.
-
-    >>> as_html(Status(1, 4, 1.0, 1.0, 3.0, None)).count("width:25.0%")
-    1
-    """
-    share = status.done / status.total if status.total else 0.0
-    texts = [f"{html.bar(share)} {html.escape(status.position)}", *map(html.escape, status.figures.values())]
-    return html.frame(html.scrolling(html.table([texts], [title or "items", *status.figures])))
+        to_stderr("\n" * self._is_one_line)
 
 
 INTERVAL_S = 0.5
@@ -202,10 +132,9 @@ INTERVAL_S = 0.5
 LATEST = 0.3
 
 
-def meter_of(progress: Any, what: str, sequence: Any) -> ProgressMeter:
-    """Return a meter for the argument `progress` of a function that takes long."""
-    display = display_of(None if progress is True else progress, f"{what}: progress", what)
-    return ProgressMeter(sequence, display, INTERVAL_S)
+def meter_of(what: str, sequence: Any) -> ProgressMeter:
+    """Return a meter for a function that takes long and was called with ``progress=True``."""
+    return ProgressMeter(sequence, _TextLine(what), INTERVAL_S)
 
 
 class ProgressMeter:
@@ -227,7 +156,7 @@ class ProgressMeter:
 
     clock = staticmethod(monotonic)
 
-    def __init__(self, sequence: Any, display: Display, every_s: float) -> None:
+    def __init__(self, sequence: Any, display: _Callback | _TextLine, every_s: float) -> None:
         self.done, self.has_consumer, self.waited_s = 0, False, 0.0
         self.total: int | None = None
         self.status: Status | None = None
@@ -296,9 +225,8 @@ def watch(sequence: Any, report: Any = None, *, interval: float | None = None) -
     Parameters
     ----------
     sequence : View, DataLoader, StreamLoader or iterable
-    report : callable, bar or file, optional
-        A function of a `Status`, a bar such as that of tqdm, or a text file, which gets lines of JSON. None
-        (the default) updates a display in notebooks, and otherwise a line on standard error.
+    report : callable, optional
+        A function of a `Status`. None (the default) updates a line on standard error.
     interval : float, optional
         Seconds between updates, above 0. None (the default): 0.5.
 
@@ -331,7 +259,7 @@ def watch(sequence: Any, report: Any = None, *, interval: float | None = None) -
         raise TypeError(f"watch: the sequence must be iterable, got {as_given(sequence)}")
     every_s = optional_number(interval, "watch: interval", "seconds") or INTERVAL_S
     if report is not None:
-        display_of(report, "watch: report")  # refuses other objects
+        check_callable(report, "watch: report", ("status",))
     return Watch(sequence, report, every_s)
 
 
@@ -352,7 +280,7 @@ class Watch(Generic[T]):
         return len(self._sequence)
 
     def __iter__(self) -> Iterator[T]:
-        display = display_of(self._report, "watch: report")
+        display = _TextLine("") if self._report is None else _Callback(self._report)
         self._meter = ProgressMeter(self._sequence, display, self._every_s)
         return _Watched(self._sequence, self._meter)
 
@@ -366,7 +294,8 @@ class _Watched(Iterator[T]):
     def __init__(self, sequence: Any, meter: ProgressMeter) -> None:
         self._meter = meter
         self._items: Iterator[T] = iter(sequence)
-        meter.total, meter.has_consumer = _length(sequence), True
+        length = length_hint(sequence, -1)
+        meter.total, meter.has_consumer = None if length < 0 else length, True
         meter.begin_at(getattr(self._items, "first_batch", 0))  # of a loader that goes on within an epoch
 
     def __next__(self) -> T:
@@ -386,10 +315,3 @@ class _Watched(Iterator[T]):
         meter.done += 1
         meter.waited_s += meter.clock() - begun
         return item
-
-
-def _length(sequence: Any) -> int | None:
-    try:
-        return len(sequence)
-    except TypeError:
-        return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import operator
 import pickle
@@ -11,7 +10,6 @@ import struct
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter
-from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +29,6 @@ __all__ = [
 ]
 
 
-_NAMED = (type, FunctionType, BuiltinFunctionType, ModuleType)
 _ATOMS: dict[type, Callable[[Any], bytes]] = {
     type(None): lambda _: b"",
     bool: lambda value: b"1" if value else b"0",
@@ -48,14 +45,14 @@ def digest(item: Any) -> bytes:
 
     Arrays count with dtype, shape and bytes, whatever their memory order; floats with their bits, so NaN
     equals NaN and 0.0 differs from -0.0; dicts with their order; sets without one. Other objects count as
-    what `pickle` would store of them. Objects whose content cannot be told, such as open files, count as
-    their class.
+    what `pickle` would store of them. Objects whose content cannot be told, such as open files and functions,
+    count as their class.
 
     >>> import math
     >>> digest({"x": math.nan}) == digest({"x": math.nan}), digest(1) == digest(1.0)
     (True, False)
     """
-    return _Digests().of(item, 60)
+    return _Digests().of(item)
 
 
 class _Digests:
@@ -65,23 +62,17 @@ class _Digests:
         self._open: set[int] = set()  # objects whose content is being read
         self._known: dict[int, tuple[Any, bytes]] = {}  # keeps the objects, so that no identifier comes twice
 
-    def of(self, item: Any, levels: int) -> bytes:
+    def of(self, item: Any) -> bytes:
         kind = type(item)  # not `__class__`: an item may fail for attributes that it lacks
-        if kind is memoryview:  # a process sends it as bytes
-            item, kind = item.tobytes(), bytes
         if kind in _ATOMS:
             return _hash(kind.__name__, [_ATOMS[kind](item)])
-        if issubclass(kind, _NAMED):
-            return _hash(f"name {getattr(item, '__module__', '')}.{item.__name__}")
-        if issubclass(kind, io.StringIO | io.TextIOWrapper):  # a process sends a text file as a StringIO
-            return _hash("text file")
-        if levels == 0 or id(item) in self._open:
+        if id(item) in self._open:
             return _hash(f"again {kind.__qualname__}")
         if id(item) not in self._known:
             self._open.add(id(item))
             about, content = _content(item, kind)
             is_whole = isinstance(content, bytes)
-            parts = [content] if is_whole else [self.of(part, levels - 1) for part in content]
+            parts = [content] if is_whole else [self.of(part) for part in content]
             parts = sorted(parts) if issubclass(kind, set | frozenset) else parts
             self._known[id(item)] = item, _hash(f"{kind.__module__}.{kind.__qualname__} {about}", parts)
             self._open.discard(id(item))
@@ -107,9 +98,8 @@ def _content(item: Any, kind: type) -> tuple[str, Any]:
         is_whole = not plain.dtype.hasobject
         content = np.ascontiguousarray(plain).tobytes() if is_whole else plain.ravel().tolist()
         return f"{plain.dtype.str} {plain.shape}", content
-    if torch and issubclass(kind, torch.Tensor) and item.layout == torch.strided and not item.is_nested:
-        if item.is_meta:  # it has no content
-            return f"{item.dtype} {tuple(item.shape)}", ()
+    is_tensor = torch and issubclass(kind, torch.Tensor) and item.layout == torch.strided
+    if is_tensor and not (item.is_nested or item.is_meta):
         bits = item.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
         return f"{item.dtype} {tuple(item.shape)}", bits.numpy().tobytes()
     if issubclass(kind, dict):
@@ -118,10 +108,8 @@ def _content(item: Any, kind: type) -> tuple[str, Any]:
         return "", item
     try:  # what `pickle` would store
         reduced = item.__reduce_ex__(4)
-    except TypeError:  # files, locks, and the like
+    except Exception:  # of files, locks, functions, and the like
         return "", ()
-    except Exception:  # such as KeyError of a `__getattr__`
-        reduced = kind, (), getattr(item, "__dict__", None)
     if isinstance(reduced, str):
         return reduced, ()
     return "", [part if i < 3 else list(part or ()) for i, part in enumerate(reduced[:5])]

@@ -45,10 +45,10 @@ def filter(  # noqa: A001 - the field's word for it
         May be unbounded. The scan iterates it, so the workers of a `prefetch` view do the scan.
     eager : bool
         Scan now rather than when the length is first needed.
-    progress : True, callable, bar or file, optional
+    progress : True, callable or bar, optional
         True shows the display of `watch` during the scan. A function is called after each item, with the
         number of items done and the number of all items (None if unknown). An exception that it raises ends
-        the scan. A bar such as ``tqdm(total=n)`` is moved. A text file gets lines of JSON.
+        the scan. A bar such as ``tqdm(total=n)`` is moved.
         Copies and pickles of the view do not have it.
 
     Returns

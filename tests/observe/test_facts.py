@@ -1,4 +1,4 @@
-"""Displays of statistics, samplers and batches of streams, in units that people read."""
+"""Displays of statistics, samplers, loaders and batches of streams, in units that people read."""
 
 import numpy as np
 import pytest
@@ -12,6 +12,10 @@ from seqkit.testing import ExplodingSource
 from .pages import page
 
 
+def shown(found):
+    return page(found._repr_html_()).text
+
+
 def test_statistics_show_the_figures_that_are_not_0():
     some = Statistics(1204, 38, waited_ns=8_870_867, slots=16, chunk=32)
     assert repr(some) == "Statistics(items=1_204, jobs=38, waited_ns=8_870_867, slots=16, chunk=32)"
@@ -20,22 +24,15 @@ def test_statistics_show_the_figures_that_are_not_0():
         assert repr(node.statistics()).startswith("Statistics(items=5, jobs=")
 
 
-def test_samplers_show_the_first_indices_of_the_next_epoch():
+def test_samplers_show_their_next_indices_and_read_no_item():
     sampler = samplers.RandomSampler(1000, seed=1)
-    text = page(sampler._repr_html_()).text
+    text = shown(sampler)
     assert ", ".join(str(i) for i in list(sampler)[:8]) in text
-    assert "epoch 1 reads" in page(sampler._repr_html_()).text
-
-
-def test_samplers_that_must_be_iterated_show_their_arguments():
-    sampler = samplers.BatchSampler(iter([3, 1]), 2)
-    assert "batch_size" in page(sampler._repr_html_()).text
-    assert list(sampler) == [[3, 1]]
-
-
-def test_showing_a_sampler_reads_no_item():
-    order = sk.filter(lambda x: True, ExplodingSource(range(3)))
-    page(samplers.SubsetRandomSampler(order)._repr_html_())
+    assert "epoch 1 reads" in shown(sampler)
+    once = samplers.BatchSampler(iter([3, 1]), 2)
+    assert "batch_size" in shown(once)
+    assert list(once) == [[3, 1]]
+    shown(samplers.SubsetRandomSampler(sk.filter(lambda x: True, ExplodingSource(range(3)))))
 
 
 @pytest.mark.parametrize("module", ["seqkit", "seqkit.torch"])
@@ -49,12 +46,10 @@ def test_batches_of_streams_show_their_form_and_not_their_numbers(module):
         "StreamBatch(data: int64[2, 6], stream: [0, 1], chunk: [0, 0], lengths: [6, 6],"
         " is_first: rows [0, 1])"
     )
-    assert "int64[2, 6]" in page(batch._repr_html_()).text
+    assert "int64[2, 6]" in shown(batch)
 
 
 def test_loaders_are_drawn_with_the_views_that_they_read():
-    text = page(sk.DataLoader(range(10), 2)._repr_html_()).text
-    assert "DataLoader(batch_size=2)" in text
-    assert "<range of 10>" in text
-    loader = StreamLoader(["abc", "d"], list, 2)
-    assert "StreamLoader" in page(loader._repr_html_()).text
+    assert "DataLoader(batch_size=2)" in shown(sk.DataLoader(range(10), 2))
+    assert "<range of 10>" in shown(sk.DataLoader(range(10), 2))
+    assert "StreamLoader" in shown(StreamLoader(["abc", "d"], list, 2))

@@ -6,16 +6,13 @@ import numpy as np
 import pytest
 
 import seqkit as sk
+from seqkit.observe.summary import summarise
 
 torch = pytest.importorskip("torch")
-from torch.utils.data import (  # noqa: E402
-    BatchSampler,
-    IterableDataset,
-    RandomSampler,
-    SubsetRandomSampler,
-)
+from torch.utils.data import BatchSampler, RandomSampler, SubsetRandomSampler  # noqa: E402
 
 X = np.arange(40)
+LOOKS = (sk.preview, lambda sequence: sk.trace(sequence, 0))
 
 
 class OnlyIter:
@@ -23,9 +20,28 @@ class OnlyIter:
         raise AssertionError("the sampler was read")
 
 
-class Lines(IterableDataset):
-    """A data set that can only be iterated."""
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"batch_size": 3, "sampler": SubsetRandomSampler([35, 36, 37])},
+        {"batch_size": 1, "sampler": RandomSampler(X)},
+        {"batch_size": 3, "sampler": OnlyIter()},
+        {"batch_size": 3, "sampler": sk.InfiniteSampler(range(40))},
+        {"batch_size": 3, "shuffle": True, "last_batch": "rollover"},
+        {"batch_sampler": BatchSampler(SubsetRandomSampler([35, 36, 37]), 2, False)},
+    ],
+)
+def test_a_sampler_whose_order_is_not_known_is_not_read(arguments):
+    loader = sk.DataLoader(X, **arguments)
+    before = torch.get_rng_state()
+    for look in LOOKS:
+        with pytest.raises(TypeError, match="must be read to know its order"):
+            look(loader)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert loader.epoch == 0
 
+
+class Lines(torch.utils.data.IterableDataset):
     epoch = 0
 
     def set_epoch(self, epoch):
@@ -35,38 +51,14 @@ class Lines(IterableDataset):
         return iter(range(10 * self.epoch, 10 * self.epoch + 10))
 
 
-UNKNOWN_ORDERS = {
-    "subset": {"sampler": SubsetRandomSampler([35, 36, 37])},
-    "random": {"sampler": RandomSampler(X)},
-    "only __iter__": {"sampler": OnlyIter()},
-    "infinite": {"sampler": sk.InfiniteSampler(range(40))},
-    "rollover": {"shuffle": True, "last_batch": "rollover"},
-    "batches": {"batch_sampler": BatchSampler(SubsetRandomSampler([35, 36, 37]), 2, False)},
-}
-
-
-@pytest.mark.parametrize("size", [1, 3])
-@pytest.mark.parametrize("name", UNKNOWN_ORDERS)
-def test_a_sampler_whose_order_is_not_known_is_not_read(name, size):
-    arguments = UNKNOWN_ORDERS[name]
-    loader = sk.DataLoader(X, **({} if "batch_sampler" in arguments else {"batch_size": size}), **arguments)
-    before = torch.get_rng_state()
-    for look in (sk.preview, lambda loader: sk.trace(loader, 0)):
-        with pytest.raises(TypeError, match="must be read to know its order"):
-            look(loader)
-    assert torch.equal(torch.get_rng_state(), before)
-    assert loader.epoch == 0
-
-
 def test_a_data_set_that_is_iterated_is_shown():
-    data = Lines()
-    loader = sk.DataLoader(data, batch_size=3, iterable_split="none")
+    loader = sk.DataLoader(Lines(), batch_size=3, iterable_split="none")
     for epoch in range(3):
         assert loader.preview(1).items[0].value.text.startswith("[0, 1, 2]" if epoch == 0 else "[")
         assert loader.epoch == epoch
         assert next(iter(loader)).tolist()[0] == 10 * epoch
     with pytest.raises(TypeError, match="the batches of this DataLoader cannot be read by index"):
-        sk.DataLoader(data, batch_size=3, iterable_split="reader").preview()
+        sk.DataLoader(Lines(), batch_size=3, iterable_split="reader").preview()
 
 
 class Keyed:
@@ -83,28 +75,26 @@ class Keyed:
         return sum(key) if isinstance(key, tuple) else X[key]
 
 
-KEYS = {
-    "tuples": {"sampler": [(1, 2), (3, 4)], "batch_size": None},
-    "batches of tuples": {"sampler": [(1, 2), (3, 4)], "batch_size": 2},
-    "slices": {"sampler": [slice(0, 3), slice(3, 9)], "batch_size": None},
-    "lists": {"sampler": [[1, 2], [3, 4]], "batch_size": None},
-    "arrays": {"sampler": np.array([[1, 2], [3, 4]]), "batch_size": None},
-    "tensors": {"sampler": torch.tensor([[1, 2], [3, 4]]), "batch_size": None},
-    "batches of an array": {"batch_sampler": np.array([[1, 2], [3, 4]])},
-    "batches of a tensor": {"batch_sampler": torch.tensor([[1, 2], [3, 4]])},
-    "numbers of a tensor": {"sampler": torch.tensor([5, 3]), "batch_size": 2},
-    "negative": {"sampler": [-1, -2], "batch_size": 2},
-}
+KEYS = [
+    {"sampler": [(1, 2), (3, 4)], "batch_size": None},
+    {"sampler": [(1, 2), (3, 4)], "batch_size": 2},
+    {"sampler": [slice(0, 3), slice(3, 9)], "batch_size": None},
+    {"sampler": [[1, 2], [3, 4]], "batch_size": None},
+    {"sampler": np.array([[1, 2], [3, 4]]), "batch_size": None},
+    {"sampler": torch.tensor([[1, 2], [3, 4]]), "batch_size": None},
+    {"batch_sampler": np.array([[1, 2], [3, 4]])},
+    {"batch_sampler": torch.tensor([[1, 2], [3, 4]])},
+    {"sampler": torch.tensor([5, 3]), "batch_size": 2},
+    {"sampler": [-1, -2], "batch_size": 2},
+]
 
 
-@pytest.mark.parametrize(
-    "data", [Keyed(), X, sk.smap(int, X), X.tolist()], ids=["object", "array", "view", "list"]
-)
-@pytest.mark.parametrize("name", KEYS)
-def test_keys_of_any_kind_are_shown_as_they_are_read(name, data):
-    loader = sk.DataLoader(data, **KEYS[name])
+@pytest.mark.parametrize("data", [Keyed(), X, sk.smap(int, X), X.tolist()], ids=type)
+@pytest.mark.parametrize("arguments", KEYS)
+def test_keys_of_any_kind_are_shown_as_they_are_read(arguments, data):
+    loader = sk.DataLoader(data, **arguments)
     try:
-        expected = [sk.observe.summary.summarise(item).line() for item in loader]
+        expected = [summarise(item).line() for item in loader]
     except Exception:
         assert loader.preview(1).items[0].failed()  # this data set does not take these keys
         return
@@ -117,63 +107,62 @@ def test_keys_of_any_kind_are_shown_as_they_are_read(name, data):
 
 
 def test_a_view_as_a_value_has_the_name_of_its_source():
-    view = sk.split(sk.smap(abs, range(6)), 1)
-    text = str(sk.trace(view, 0))
-    assert "held" not in text
-    parts = sk.smap(list, sk.split(sk.smap(abs, range(6)), 2))
-    assert sk.trace(parts, 1).step.value.line() == str(list(parts[1]))
+    parts = sk.split(sk.smap(abs, range(6)), 2)
+    assert "held" not in str(sk.trace(parts, 0))
+    assert sk.trace(sk.smap(list, parts), 1).step.value.line() == str(list(parts[1]))
 
 
-ONE_SHOT = {
-    "view": lambda: sk.uniter(io.StringIO("a\nb\nc\n")),
-    "view above": lambda: sk.batch(sk.smap(str, sk.uniter(iter("abc"))), 2),
-    "loader": lambda: sk.DataLoader(iter(range(9)), batch_size=3),
-    "loader of keys": lambda: sk.DataLoader(iter(range(9)), batch_size=3, iterable_split="reader"),
-    "sampler": lambda: sk.DataLoader(X, batch_size=3, sampler=iter(range(9))),
-}
-
-
-@pytest.mark.parametrize("name", ONE_SHOT)
-def test_a_one_shot_iterator_is_not_used_up(name):
-    sequence = ONE_SHOT[name]()
-    for look in (sk.preview, lambda sequence: sk.trace(sequence, 0)):
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: sk.uniter(io.StringIO("a\nb\nc\n")),
+        lambda: sk.batch(sk.smap(str, sk.uniter(iter("abc"))), 2),
+        lambda: sk.DataLoader(iter(range(9)), batch_size=3),
+        lambda: sk.DataLoader(iter(range(9)), batch_size=3, iterable_split="reader"),
+        lambda: sk.DataLoader(X, batch_size=3, sampler=iter(range(9))),
+    ],
+)
+def test_a_one_shot_iterator_is_not_used_up(build):
+    sequence = build()
+    for look in LOOKS:
         with pytest.raises(ValueError, match=r"iterators? that cannot begin again, so a .* would use"):
             look(sequence)
     assert len(list(sequence)) in (2, 3)
 
 
-FAILING = {
-    "filter above": lambda: sk.filter(lambda x: x > 0, sk.smap(lambda x: 6 / (x - 1), range(9))),
-    "predicate": lambda: sk.filter(lambda x: 6 / (x - 1), range(9)),
-    "flatten": lambda: sk.flatten(sk.smap(lambda x: [6 / (x - 1)], range(9))),
-    "batch": lambda: sk.batch(sk.filter(lambda x: x > 0, sk.smap(lambda x: 6 / (x - 1), range(9))), 2),
-    "length": lambda: sk.concatenate([sk.filter(lambda x: 6 / (x - 1), range(9)), [1]]),
-}
-
-
-@pytest.mark.parametrize("name", FAILING)
-def test_a_failing_item_of_a_view_of_unknown_length_is_a_red_card(name):
-    found = FAILING[name]().preview(3)
-    assert "✗ ZeroDivisionError" in str(found)
-    assert found._repr_html_().count("1px solid #d9534f") == 1
-    assert [step.index for step in found.items] == list(range(len(found.items)))
-    assert len(found.items) == 3 or name == "length"
+def inverse(x):
+    return 6 / (x - 1)
 
 
 @pytest.mark.parametrize(
-    "above", [lambda node: sk.filter(bool, node), lambda node: sk.flatten(node.smap(lambda x: [x]))]
+    ("build", "items"),
+    [
+        (lambda: sk.filter(lambda x: x > 0, sk.smap(inverse, range(9))), 3),
+        (lambda: sk.filter(inverse, range(9)), 3),
+        (lambda: sk.flatten(sk.smap(lambda x: [inverse(x)], range(9))), 3),
+        (lambda: sk.batch(sk.filter(lambda x: x > 0, sk.smap(inverse, range(9))), 2), 3),
+        (lambda: sk.concatenate([sk.filter(inverse, range(9)), [1]]), 1),  # its length fails
+    ],
 )
-def test_no_worker_is_started_below_a_view_of_unknown_length(above):
+def test_a_failing_item_of_a_view_of_unknown_length_is_a_red_card(build, items):
+    found = build().preview(3)
+    assert "✗ ZeroDivisionError" in str(found)
+    assert found._repr_html_().count("1px solid #d9534f") == 1
+    assert [step.index for step in found.items] == list(range(items))
+
+
+def test_no_worker_is_started_below_a_view_of_unknown_length():
     with sk.prefetch(sk.smap(lambda x: x + 1, range(9)), 2, "thread") as node:
-        view = above(node)
-        assert [step.value.text for step in view.preview(2).items] == ["1", "2"]
-        assert view.trace(1).step.value.text == "2"
-        assert "idle" in sk.explain(node)
+        for view in (sk.filter(bool, node), sk.flatten(node.smap(lambda x: [x]))):
+            assert [step.value.text for step in view.preview(2).items] == ["1", "2"]
+            assert view.trace(1).step.value.text == "2"
+            assert "idle" in sk.explain(node)
 
 
 def test_large_batches_take_linear_time():
     batch = sk.batch(sk.smap(abs, sk.shuffle(range(200_000), seed=0)), 20_000, collate_fn=np.array)
-    found, reads = batch.trace(0), []
+    assert len(batch.trace(0).sources()["<range of 200000>"]) == 20_000
+    reads = []
 
     class Index(int):
         def __eq__(self, other):
@@ -182,7 +171,6 @@ def test_large_batches_take_linear_time():
 
         __hash__ = int.__hash__
 
-    assert len(found.sources()["<range of 200000>"]) == 20_000
     keys = [Index(i) for i in range(2_000)]
     loader = sk.DataLoader(dict(enumerate(range(2_000))), sampler=[*keys], batch_size=2_000)
     assert not loader.preview(1).items[0].error

@@ -51,9 +51,9 @@ def materialize(
     chunk_size : int, optional
         Rows of a Parquet file, in one row group (1 or more). None (the default): 8192, or fewer of more than
         64 MiB. Only with `to`.
-    progress : True, callable, bar or file, optional
+    progress : True, callable or bar, optional
         True shows the display of `watch`. A function is called with the number of items that are done and of
-        all items, which is None if it is unknown. A bar of tqdm is moved. A text file gets lines of JSON.
+        all items, which is None if it is unknown. A bar of tqdm is moved.
     on_error : "raise", "skip" or callable
         What to do if an item fails. "raise" (the default) raises its error. "skip" leaves the item out, and
         warns at the end. A callable gets the `EvaluationError` and returns an item to keep instead.

@@ -32,9 +32,9 @@ def pack(sequence: Indexable[T], *, progress: Progress | None = None) -> Pack[T]
     sequence : View or indexable
         Not unbounded. Numbers, strings, bytes, and arrays of one dtype that differ only in the length of
         their first dimension are stored directly. Mixtures and other objects are pickled one by one.
-    progress : True, callable, bar or file, optional
+    progress : True, callable or bar, optional
         True shows the display of `watch`. A function is called with the number of items that are stored and
-        of all items, which is None if it is unknown. A bar of tqdm is moved. A text file gets lines of JSON.
+        of all items, which is None if it is unknown. A bar of tqdm is moved.
 
     Returns
     -------
