@@ -6,16 +6,21 @@ read this group too.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..core.indices import as_list
 from ..core.view import View
 
-__all__ = ["Borders"]
+__all__ = ["cut_of"]
 
 
-class Borders:
-    """The groups that the items of a view are read from.
+def cut_of(view: View[Any]) -> Callable[[Any], int] | None:
+    """Return a function that returns how many indices of a chunk come before its last group begins.
+
+    All of them, if they are of one group. None if the view reads no groups, or if finding them reads items.
 
     Examples
     --------
@@ -23,46 +28,33 @@ class Borders:
     >>> words = sk.smap(str.upper, sk.flatten(["abc", "de", "fghi"], [3, 2, 4]))
     >>> len(words)
     9
-    >>> borders = Borders.of(words)
-    >>> borders.cut(range(7)), borders.cut(range(5, 9)), borders.cut([1, 2])
+    >>> cut = cut_of(words)
+    >>> cut(range(7)), cut(range(5, 9)), cut([1, 2])
     (5, 4, 2)
-    >>> Borders.of(sk.view("abc")) is None
-    True
+    >>> cut_of(sk.view("abc"))
     """
+    path = [view]  # to the view that reads groups
+    while not view._reads_groups:
+        if len(view._sources) != 1 or view._reads_ahead:
+            return None
+        (view,) = view._sources
+        path.append(view)
+    return partial(_cut, path) if all(node._has_parts for node in path) else None
 
-    def __init__(self, path: list[View[Any]]) -> None:
-        self._path = path  # from the view to the one that reads groups
 
-    @classmethod
-    def of(cls, view: View[Any]) -> Borders | None:
-        """Return the borders of a view, or None if it reads no groups, or if finding them reads items."""
-        path = [view]
-        while not view._reads_groups:
-            if len(view._sources) != 1 or view._reads_ahead:
-                return None
-            (view,) = view._sources
-            path.append(view)
-        return cls(path) if all(node._has_parts for node in path) else None
+def _cut(path: list[View[Any]], indices: Any) -> int:
+    count = len(indices)
+    try:
+        last = _group(path, indices, count - 1)
+        if _group(path, indices, 0) == last:
+            return count
+        return bisect_left(range(count), True, key=lambda at: _group(path, indices, at) == last)
+    except Exception:  # an index that cannot be read is the error of its item
+        return count
 
-    def cut(self, indices: Any) -> int:
-        """Return how many indices come before the last group begins. All of them if they are of one group."""
-        low, high = 0, len(indices) - 1
-        try:
-            last = self._group(indices, high)
-            if self._group(indices, low) == last:
-                return len(indices)
-            while high - low > 1:
-                middle = (low + high) // 2
-                if self._group(indices, middle) == last:
-                    high = middle
-                else:
-                    low = middle
-        except Exception:  # an index that cannot be read is the error of its item
-            return len(indices)
-        return high
 
-    def _group(self, indices: Any, position: int) -> int:
-        i = as_list(indices[position : position + 1])[0]
-        for view in self._path:
-            _, (i, *_) = next(iter(view._parts(i)))
-        return i
+def _group(path: list[View[Any]], indices: Any, position: int) -> int:
+    i = as_list(indices[position : position + 1])[0]
+    for view in path:
+        _, (i, *_) = next(iter(view._parts(i)))
+    return i

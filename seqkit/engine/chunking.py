@@ -65,7 +65,6 @@ class Chunking:
         self.size = self.fixed or self.least
         self._most_items = MAX_CHUNK
         self.depth = self._least_depth = chunk_depth(self.max_buffered, self.workers)
-        self._nbytes: int | None = -1  # size of the last result
         self._item_ns: float | None = None
         self._item_bytes = 0.0
 
@@ -95,8 +94,7 @@ class Chunking:
 
     def measure(self, cost_ns: int, nbytes: int | None, items: int) -> None:
         """Adapt to the cost and size of a result."""
-        if nbytes != self._nbytes and self.max_buffered is None:
-            self._nbytes = nbytes
+        if self.max_buffered is None:
             self.depth = self._depth_for(nbytes)
         if self.fixed is not None or not items:
             return

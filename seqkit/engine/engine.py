@@ -18,7 +18,6 @@ from .chunking import TARGET_NS, TASK_NS, Chunking
 from .dispatcher import CLOSED, Dispatcher, FaultLimits
 from .hooks import worker_info
 from .protocol import Backend, PrefetchError
-from .resources import usable_cpus
 from .settings import Settings
 from .stages import items_per_job
 from .statistics import Statistics
@@ -43,7 +42,7 @@ class Engine:
 
     def __init__(self, source: View[Any], settings: Settings) -> None:
         self.source = source
-        self.settings = settings
+        self.settings = settings if settings.pid == os.getpid() else settings.without_executor()
         self.observer: Any = None
         self.choice: Any = None
         self._is_settled = False
@@ -53,9 +52,6 @@ class Engine:
         self._pid = os.getpid()
         self.closed = False
         self.said: set[str] = set()  # the warnings that are given once
-        # In a forked child the executor's threads do not exist. The node then starts its own threads.
-        is_here = not isinstance(settings.method, str) and settings.pid == self._pid
-        self._executor: Executor | None = settings.method if is_here else None  # type: ignore[assignment]
 
     def settle(self) -> None:
         """Let the observer prepare the node, once. It chooses the workers of ``method="auto"``."""
@@ -76,11 +72,12 @@ class Engine:
             if self.closed:
                 raise PrefetchError(CLOSED)
             return True
-        if self._executor is None or self.closed:
+        executor = self.settings.executor
+        if executor is None or self.closed:
             return False
         from .executors import pool  # imported here because most nodes have their own workers
 
-        return pool.is_within(self._executor)  # inside its tasks, waiting for another task could deadlock
+        return pool.is_within(executor)  # inside its tasks, waiting for another task could deadlock
 
     def has_workers(self) -> bool:
         """Return whether workers compute the items. A closed node counts as one with workers."""
@@ -89,7 +86,8 @@ class Engine:
     def has_threads(self) -> bool:
         """Return whether threads of this process, the engine's own, compute the items."""
         self.settle()
-        return self._executor is None and (self.settings.method != "process" or in_process_worker())
+        settings = self.settings
+        return settings.executor is None and (settings.method != "process" or in_process_worker())
 
     def live_below(self, processes: int, timeout_s: float | None) -> None:
         """Adapt the settings, before the start, to a node above."""
@@ -115,10 +113,11 @@ class Engine:
     def _forget_after_fork(self) -> None:
         if self._pid != os.getpid():  # a forked child: the lock may be held by a thread of the parent
             self._lock, self._pid = threading.RLock(), os.getpid()
-            self._dispatcher = self._executor = None
+            self._dispatcher = None
+            self.settings = self.settings.without_executor()  # its threads do not exist here
 
     def _started(self) -> Dispatcher:
-        settings, executor = self.settings, self._executor
+        settings, executor = self.settings, self.settings.executor
         # The engine's own threads have a `StagePlan`. Others need long jobs, so that nodes below work ahead.
         least = 1 if self.has_threads() else items_per_job(self.source, settings.workers)
         if executor is None and not self.has_threads() and (why := why_not_here()):
@@ -144,8 +143,6 @@ class Engine:
 
             context = _start_method(settings.context)
             return Processes(self.source, settings, context, seed, budget_ns, self.said)
-        if not isinstance(settings.method, str):  # in a forked child, where the executor cannot be used
-            workers = min(workers, usable_cpus())
         infos = [worker_info(number, workers, seed, "thread") for number in range(workers)]
         return Threads(self.source, infos, hook, capacity, budget_ns)
 

@@ -28,13 +28,12 @@ from ..core.iteration import restarting, surviving
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
 from ..core.view import Indexable, T, View
-from .borders import Borders
+from .borders import cut_of
 from .consumer import Reader
 from .engine import Engine
 from .errors import reraise
 from .evaluate import UNKEYED
 from .reading import Reading, Scans, opened
-from .resources import usable_cpus
 from .results import Outcomes
 from .settings import Context, Method, Settings
 from .stages import LowerNode, StagePlan, Supply, current_item, nodes_below
@@ -209,8 +208,7 @@ class Prefetch(LowerNode[T]):
             indices = each(plan)
             # Before this node's threads, because others may fork.
             stage = self._stage(lambda: next(indices, None), timeout_s)
-        borders = Borders.of(self._sources[0])
-        cut = None if borders is None else borders.cut
+        cut = cut_of(self._sources[0])
         running = self.engine.running()
         return running.open(plan, self._epoch, limit, in_order, stage, cut, timeout_s=timeout_s)
 
@@ -343,10 +341,7 @@ class Prefetch(LowerNode[T]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         settings = self._settings if self.choice is None else self.engine.settings
-        if not isinstance(settings.method, str):  # an executor cannot be pickled: use threads instead
-            workers = min(settings.workers, usable_cpus())
-            settings = replace(settings, method="thread", workers=workers)
-        return Prefetch, (self._sources[0], settings), {"_epoch": self._epoch}
+        return Prefetch, (self._sources[0], settings.without_executor()), {"_epoch": self._epoch}
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return [*sources, f"nworkers={self._settings.workers}", f"method={self._settings.method!r}"]

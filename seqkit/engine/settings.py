@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -64,7 +63,7 @@ class Settings:
 
     def checked(self) -> Settings:
         """Return the settings for arguments that the user gave. Raise an error if one is wrong."""
-        method, chunk_size = _method(self.method), cast(Any, self.chunk_size)
+        own, chunk_size = replace(self, method=_method(self.method)), cast(Any, self.chunk_size)
         if chunk_size != "auto":
             chunk_size = positive_int(chunk_size, "prefetch: chunk_size", other=" or 'auto'")
         if self.context not in (None, *CONTEXTS):
@@ -74,9 +73,8 @@ class Settings:
             )
         check_callable(self.start_hook, "prefetch: start_hook", optional=True)
         settings = replace(
-            self,
-            workers=0 if method == "inline" else _number(self.workers, method),
-            method=method,
+            own,
+            workers=0 if own.method == "inline" else _number(self.workers, own.executor),
             max_buffered=optional_int(self.max_buffered, "prefetch: max_buffered"),
             shm_size=optional_int(self.shm_size, "prefetch: shm_size", least=0),
             chunk_size=None if chunk_size == "auto" else chunk_size,
@@ -92,13 +90,13 @@ class Settings:
     def _check_together(self, method: Any) -> None:
         """Raise an error if arguments contradict each other. `method` is as the user gave it."""
         others: dict[str, Any] = {}
-        if not isinstance(self.method, str):
+        if self.executor is not None:
             others = {"start_hook": self.start_hook, "timeout": self.timeout_s, "seed": self.seed}
         if self.method != "process":  # 0 bytes, SeqTools' default, contradict nothing
             others |= {"context": self.context, "shm_size": self.shm_size or None}
         for name, value in others.items():
             if value is not None:
-                kind = "processes" if isinstance(self.method, str) else "workers of the node's own"
+                kind = "processes" if self.executor is None else "workers of the node's own"
                 raise ValueError(
                     f"prefetch: {name} is for {kind}, got method={method!r}. Leave {name} out, or set"
                     " method='process'"
@@ -111,6 +109,17 @@ class Settings:
                 f"prefetch: shm_size must be 0 or at least {slots * PAGESIZE} bytes,"
                 f" a page for each of {slots} slots, got {self.shm_size}"
             )
+
+    @property
+    def executor(self) -> Executor | None:
+        """The executor that computes the items, if it is no method of the engine's own."""
+        return None if isinstance(self.method, str) else self.method
+
+    def without_executor(self) -> Settings:
+        """Return the settings for another process, where threads replace the executor."""
+        if self.executor is None:
+            return self
+        return replace(self, method="thread", workers=min(self.workers, usable_cpus()))
 
     def slot_counts(self) -> tuple[int, int]:
         """Return how many jobs may be in flight, and how many slots there are."""
@@ -140,18 +149,14 @@ def _method(method: Any) -> Any:
     return method
 
 
-def _number(nworkers: Any, method: Any) -> int:
+def _number(nworkers: Any, executor: Executor | None) -> int:
     """Return the number of workers."""
-    there, unit = usable_cpus(), "usable CPUs"
-    if not isinstance(method, str):
+    there = usable_cpus()
+    if executor is not None:
         from .executors import workers_of
 
-        there, unit = workers_of(method) or there, "workers"
-    if nworkers is None:
+        there = workers_of(executor) or there
+    number = optional_int(nworkers, "prefetch: nworkers", least=1 - there)
+    if number is None:
         return there
-    if isinstance(nworkers, bool) or not hasattr(nworkers, "__index__"):
-        raise TypeError(f"prefetch: nworkers must be an int or None, got {nworkers!r}")
-    number = operator.index(nworkers)
-    if number <= -there:
-        raise ValueError(f"prefetch: nworkers={number} leaves no worker, there are {there} {unit}")
     return number if number >= 0 else there + number

@@ -361,7 +361,7 @@ def test_a_pipeline_that_cannot_be_pickled_is_refused_with_advice(kind: Kind) ->
     lock = threading.Lock()
     ahead = kind.ahead(sk.smap(lambda x: (lock, x), range(3)))
     for _ in range(2):
-        with pytest.raises(TypeError, match=r"cannot be pickled .* uses `lock` .*method='thread'"):
+        with pytest.raises(TypeError, match=r"cannot be pickled .* closure `lock` .*method='thread'"):
             list(ahead)
     ahead.close()
 

@@ -1052,7 +1052,7 @@ def test_there_are_as_many_workers_as_the_executor_has() -> None:
         assert "nworkers=3," in repr(sk.prefetch(range(3), method=pool))
         assert "nworkers=2," in repr(sk.prefetch(range(3), -1, method=pool))
         assert "nworkers=0, method='inline'" in repr(sk.prefetch(range(3), 0, method=pool))
-        with pytest.raises(ValueError, match="nworkers=-3 leaves no worker, there are 3 workers"):
+        with pytest.raises(ValueError, match="nworkers must be an int of at least -2 or None, got -3"):
             sk.prefetch(range(3), -3, method=pool)
     assert list(sk.prefetch(range(3), method=Eager())) == [0, 1, 2]
 
