@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["compacted"]
+__all__ = ["compact"]
 
 SPARE = 64 * 1024  # bytes that are not worth a copy
 
 
-def compacted(data: Any) -> Any:
+def compact(data: Any) -> Any:
     """Return a table, record batch or array with buffers of its own if it is a small part of larger ones.
 
     >>> import pyarrow as pa
     >>> first = pa.array(range(100_000)).slice(0, 10)
-    >>> first.get_total_buffer_size(), compacted(first).get_total_buffer_size()
+    >>> first.get_total_buffer_size(), compact(first).get_total_buffer_size()
     (800000, 80)
     """
     import pyarrow as pa
@@ -22,9 +22,9 @@ def compacted(data: Any) -> Any:
     if data.get_total_buffer_size() <= 2 * data.nbytes + SPARE:
         return data
     if isinstance(data, pa.Array):
-        return compacted(pa.RecordBatch.from_arrays([data], ["x"])).column(0)
+        return compact(pa.RecordBatch.from_arrays([data], ["x"])).column(0)
     if isinstance(data, pa.ChunkedArray):
-        return compacted(pa.Table.from_arrays([data], ["x"])).column(0)
+        return compact(pa.Table.from_arrays([data], ["x"])).column(0)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, data.schema) as stream:
         stream.write(data)

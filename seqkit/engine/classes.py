@@ -41,7 +41,7 @@ from ..core.worker import MAIN
 # process has no such class. All classes that were made from a pipeline's pickle are listed here.
 _references: WeakKeyDictionary[type, tuple[Any, ...]] = WeakKeyDictionary()
 _by_identifier: WeakValueDictionary[str, type] = internals._DYNAMIC_CLASS_TRACKER_BY_ID
-# The classes that `_inherited` has found, by address and name.
+# The classes that `_find_inherited` has found, by address and name.
 _found: WeakValueDictionary[tuple[int, str], type] = WeakValueDictionary()
 _ID = uuid4().hex  # the same in forks
 _is_fork = False
@@ -83,7 +83,7 @@ def receive(sender: str, has_name: bool, make: Callable[..., type], *arguments: 
     is_new = identifier not in _by_identifier
     kind = make(*arguments)
     if sender != this_process():
-        _references[kind] = _tracked, (identifier, kind.__qualname__)
+        _references[kind] = _find_by_identifier, (identifier, kind.__qualname__)
         if has_name and kind.__module__ in MAIN:
             _put_into_main(kind)
     elif is_new:
@@ -118,7 +118,7 @@ def reference(obj: Any) -> Any:
     found = _references.get(obj)
     if found is None and _is_fork:
         is_inherited = goes_by_value(obj) and _is_older_than_fork(obj)
-        found = (_inherited, (obj.__bases__[0], id(obj), obj.__qualname__)) if is_inherited else ()
+        found = (_find_inherited, (obj.__bases__[0], id(obj), obj.__qualname__)) if is_inherited else ()
         _references[obj] = found  # search only once
     return found or None
 
@@ -128,22 +128,22 @@ def _is_older_than_fork(kind: type) -> bool:
     return all(one is not kind for one in gc.get_objects())
 
 
-def _tracked(identifier: str, name: str) -> type:
+def _find_by_identifier(identifier: str, name: str) -> type:
     """Return the class that has this identifier in cloudpickle's tracker."""
-    return _present(_by_identifier.get(identifier), name)
+    return _existing(_by_identifier.get(identifier), name)
 
 
-def _inherited(base: type, address: int, name: str) -> type:
+def _find_inherited(base: type, address: int, name: str) -> type:
     """Return the class that a forked worker inherited, by its address."""
     if (address, name) not in _found:
         below: list[type] = type.__subclasses__(base)
         for kind in below:
             if id(kind) == address and kind.__qualname__ == name:
                 _found[address, name] = kind
-    return _present(_found.get((address, name)), name)
+    return _existing(_found.get((address, name)), name)
 
 
-def _present(kind: type | None, name: str) -> type:
+def _existing(kind: type | None, name: str) -> type:
     if kind is None:
         raise LookupError(f"the class {name} of an item is gone: nothing in this process refers to it")
     return kind

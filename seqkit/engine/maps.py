@@ -74,7 +74,7 @@ class _Mapping:
     def identity(self) -> tuple[int, int] | None:
         """Device and inode of the file, as in `os.stat`. None if the path leads to another file or none."""
         try:
-            with _opened(self.path, self.is_writable) as file:
+            with _open(self.path, self.is_writable) as file:
                 status = os.fstat(file.fileno())
                 device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
                 is_same = self.file == f"{device} {status.st_ino}" or self.file == _file_of(file)
@@ -109,7 +109,7 @@ def _file_of(file: IO[bytes]) -> str | None:
     return None if mapping is None else mapping.file
 
 
-def _opened(path: str, for_writing: bool) -> IO[bytes]:
+def _open(path: str, for_writing: bool) -> IO[bytes]:
     return open(path, "r+b" if for_writing else "rb")
 
 
@@ -118,7 +118,7 @@ def _opened(path: str, for_writing: bool) -> IO[bytes]:
 
 def _map(path: str, identity: tuple[int, int], offset: int, length: int, for_writing: bool) -> mmap.mmap:
     """Map a file again."""
-    with _opened(path, for_writing) as file:
+    with _open(path, for_writing) as file:
         status = os.fstat(file.fileno())
         if (status.st_dev, status.st_ino) != identity:
             raise FileNotFoundError(f"{path} was replaced since this array was mapped")

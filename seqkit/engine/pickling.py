@@ -29,7 +29,7 @@ import numpy as np
 from cloudpickle import cloudpickle as internals
 
 from ..core.worker import MAIN
-from .arrow import compacted
+from .arrow import compact
 from .classes import fill, has_a_name, receive, reference, this_process
 from .maps import Maps
 from .tensors import reduce_tensor
@@ -91,7 +91,7 @@ def _reduce_arrow(array: Any) -> Any:
     Tables and record batches pickle their columns, which are such arrays.
     """
     try:
-        array = compacted(array)
+        array = compact(array)
     except Exception:  # Arrow may not know the size of a type, or how to copy it
         pass
     return array.__reduce_ex__(pickle.HIGHEST_PROTOCOL)

@@ -38,7 +38,7 @@ from .protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, drained
 from .results import Outcomes, Ready
 from .signals import CtrlCHeld
 from .stages import leave
-from .torch_modes import Modes, entered, torch_modes
+from .torch_modes import Modes, current_modes, in_modes
 
 # How long closing waits for all workers together. Without any wait, a daemon thread might run C++ code when
 # the interpreter ends. That crashes the process (before Python 3.14).
@@ -162,7 +162,7 @@ class _Worker:
         self.thread.start()
 
     def _work(self) -> None:
-        with entered(self._modes):
+        with in_modes(self._modes):
             goes_on = self._begin()
             while goes_on:
                 shared = self._queue.get()
@@ -238,7 +238,7 @@ class Threads(Backend):
 
     def start(self) -> None:
         # A thread starts with an empty context, but the error policy must hold in workers, too.
-        self._context, self._modes = copy_context(), torch_modes()
+        self._context, self._modes = copy_context(), current_modes()
         for info in self._infos:
             self._launch(info)
 

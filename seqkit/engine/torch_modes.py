@@ -16,7 +16,7 @@ Modes = list[tuple[Any, ...]]
 _DEFAULTS: Modes = [("inference_mode", False), ("set_grad_enabled", True), ("device", "cpu")]
 
 
-def torch_modes() -> Modes:
+def current_modes() -> Modes:
     """Return the modes of this thread: for each the function of torch that sets it, and the arguments."""
     torch: Any = sys.modules.get("torch")
     if not hasattr(torch, "get_autocast_dtype"):  # torch is not imported yet, or older than 2.4
@@ -27,11 +27,11 @@ def torch_modes() -> Modes:
     return modes + [("autocast", kind, torch.get_autocast_dtype(kind)) for kind in kinds]
 
 
-def entered(modes: Modes) -> ExitStack:
+def in_modes(modes: Modes) -> ExitStack:
     """Return a context in which this thread has these modes."""
     contexts = ExitStack()
     for mode in modes:
-        if mode not in torch_modes():
+        if mode not in current_modes():
             name, *arguments = mode
             contexts.enter_context(getattr(import_module("torch"), name)(*arguments))
     return contexts

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.adapters import TableReader
 from ..core.view import View
-from ..engine.arrow import compacted
+from ..engine.arrow import compact
 from .columns import as_rows, check_names
 from .files import existing
 from .number_lists import number_list
@@ -41,7 +41,7 @@ class ArrowColumn(TableReader):
             return [self[int(i)] for i in indices]
 
     def __reduce__(self) -> Any:
-        return ArrowColumn, (compacted(self._data),)
+        return ArrowColumn, (compact(self._data),)
 
 
 class ArrowRows(TableReader):
@@ -90,7 +90,7 @@ class ArrowRows(TableReader):
         return as_rows(self._names, columns, len(indices))
 
     def __reduce__(self) -> Any:
-        return ArrowRows, (compacted(self._data),)
+        return ArrowRows, (compact(self._data),)
 
 
 Read = Callable[[Any], list[Any]]

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,32 +31,34 @@ ORDERS: dict[str, Build] = {
 }
 
 
-@pytest.mark.parametrize("build", ORDERS.values(), ids=ORDERS)
-@pytest.mark.parametrize("workers", [1, 2, 3, 4])
 @pytest.mark.parametrize("method", ["thread", "process"])
-def test_each_worker_loads_each_file_once(method: Any, workers: int, build: Build, tmp_path: Path) -> None:
-    def load(number: int) -> list[int]:
-        with open(tmp_path / f"{os.getpid()} {threading.get_ident()}", "a") as log:
-            log.write(f"{number}\n")
-        time.sleep(0.003)  # more than the time after which a job gives back its rest
-        return [ITEMS * number + i for i in range(ITEMS)]
+def test_each_worker_loads_each_file_once(method: Any, tmp_path: Path) -> None:
+    expected = [range(k * ITEMS, (k + 1) * ITEMS) for k in range(FILES)]
+    for workers, (name, build) in product((1, 3), ORDERS.items()):
+        folder = tmp_path / f"{workers} {name}"
+        folder.mkdir()
 
-    items = build(sk.smap(load, range(FILES)))
-    with sk.prefetch(items, workers, method) as ahead:
-        assert list(ahead) == list(build([range(k * ITEMS, (k + 1) * ITEMS) for k in range(FILES)]))
-    loads = Counter(line for log in tmp_path.iterdir() for line in log.read_text().split())
-    assert len(loads) == FILES
-    # A job that the machine delays for long may still lead to a second load.
-    assert sum(loads.values()) <= FILES * workers + (0 if workers == 1 else FILES)
+        def load(number: int, folder: Path = folder) -> list[int]:
+            with open(folder / f"{os.getpid()} {threading.get_ident()}", "a") as log:
+                log.write(f"{number}\n")
+            time.sleep(0.003)  # more than the time after which a job gives back its rest
+            return list(expected[number])
+
+        with sk.prefetch(build(sk.smap(load, range(FILES))), workers, method) as ahead:
+            assert list(ahead) == list(build(expected))
+        loads = Counter(line for log in folder.iterdir() for line in log.read_text().split())
+        assert len(loads) == FILES
+        # A job that the machine delays for long may still lead to a second load.
+        assert sum(loads.values()) <= FILES * workers + (0 if workers == 1 else FILES), folder
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_every_index_is_in_one_job(workers: int) -> None:
+def test_every_index_is_in_one_job() -> None:
     lengths = np.random.default_rng(0).integers(0, 9, 200)
     files = sk.flatten([[(k, i) for i in range(n)] for k, n in enumerate(lengths)], lengths)
-    with sk.prefetch(sk.shuffle(files, seed=0), workers, "thread") as ahead:
-        for _ in range(2):
-            assert list(ahead) == list(sk.shuffle(files, seed=0))
+    for workers in (1, 3):
+        with sk.prefetch(sk.shuffle(files, seed=0), workers, "thread") as ahead:
+            for _ in range(2):
+                assert list(ahead) == list(sk.shuffle(files, seed=0))
 
 
 def chunks_of(view: sk.View[Any], plan: Iterable[int]) -> list[list[int]]:

@@ -122,7 +122,7 @@ def test_memory_that_no_file_holds_travels_by_value(path: Path, monkeypatch: pyt
     path.rename(path.with_name("moved"))
     assert (sent(original) == original).all()
     with monkeypatch.context() as patch:
-        patch.setattr(maps, "_opened", lambda *_: Path.open(path / "not to be opened"))
+        patch.setattr(maps, "_open", lambda *_: Path.open(path / "not to be opened"))
         assert (by_value(original) == original).all()
     path.with_name("moved").unlink()
     assert (by_value(original) == original).all()

@@ -133,9 +133,9 @@ def test_slots_travel_with_their_class() -> None:
 
 def test_a_class_that_is_gone_is_named_in_the_error() -> None:
     kind = local()
-    assert classes._inherited(kind.__bases__[0], id(kind), kind.__qualname__) is kind
+    assert classes._find_inherited(kind.__bases__[0], id(kind), kind.__qualname__) is kind
     with pytest.raises(LookupError, match="the class Other of an item is gone"):
-        classes._inherited(kind.__bases__[0], id(kind), "Other")
+        classes._find_inherited(kind.__bases__[0], id(kind), "Other")
 
 
 def test_names_are_those_under_which_something_is_found() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -11,7 +12,7 @@ import pytest
 
 import seqkit as sk
 
-from .kinds import KINDS, Kind
+from .kinds import KINDS, PROCESSES, Kind
 
 torch: Any = pytest.importorskip("torch")
 
@@ -23,37 +24,33 @@ def compute(_: int) -> tuple[bool, bool, str, str]:
     return product.requires_grad, product.is_inference(), str(product.dtype), torch.empty(1).device.type
 
 
-MODES: dict[str, tuple[Callable[[], AbstractContextManager[Any]], tuple[bool, bool, str, str]]] = {
-    "none": (nullcontext, (True, False, "torch.float32", "cpu")),
-    "no_grad": (torch.no_grad, (False, False, "torch.float32", "cpu")),
-    "inference": (torch.inference_mode, (False, True, "torch.float32", "cpu")),
-    "device": (lambda: torch.device("meta"), (True, False, "torch.float32", "meta")),
-    "autocast": (lambda: torch.autocast("cpu"), (True, False, "torch.bfloat16", "cpu")),
-}
-every_mode = pytest.mark.parametrize(("mode", "expected"), MODES.values(), ids=MODES)
+MODES: list[tuple[Callable[[], AbstractContextManager[Any]], tuple[bool, bool, str, str]]] = [
+    (nullcontext, (True, False, "torch.float32", "cpu")),
+    (torch.no_grad, (False, False, "torch.float32", "cpu")),
+    (torch.inference_mode, (False, True, "torch.float32", "cpu")),
+    (lambda: torch.device("meta"), (True, False, "torch.float32", "meta")),
+    (lambda: torch.autocast("cpu"), (True, False, "torch.bfloat16", "cpu")),
+]
 
 
-@every_mode
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_items_are_computed_in_the_modes_of_the_thread_that_started_the_workers(
-    mode: Callable[[], AbstractContextManager[Any]], expected: Any, kind: Kind
-) -> None:
-    with kind.ahead(sk.smap(compute, range(3))) as ahead:
-        with mode():
-            ahead.start()
-        assert list(ahead) == [expected] * 3
+def test_items_are_computed_in_the_modes_of_the_thread_that_started_the_workers(kind: Kind) -> None:
+    for mode, expected in MODES:
+        with kind.ahead(sk.smap(compute, range(3)), 1) as ahead:
+            with mode():
+                ahead.start()
+            assert list(ahead) == [expected] * 3
 
 
-@every_mode
-def test_tasks_of_an_executor_of_threads_leave_its_modes_as_they_were(
-    mode: Callable[[], AbstractContextManager[Any]], expected: Any
-) -> None:
-    with ThreadPoolExecutor(1) as pool, sk.prefetch(sk.smap(compute, range(3)), method=pool) as ahead:
+def test_tasks_of_an_executor_of_threads_leave_its_modes_as_they_were() -> None:
+    with ThreadPoolExecutor(1) as pool:
         before = pool.submit(compute, 0).result()
-        with mode():
-            ahead.start()
-        assert list(ahead) == [expected] * 3
-        assert pool.submit(compute, 0).result() == before
+        for mode, expected in MODES:
+            with sk.prefetch(sk.smap(compute, range(3)), method=pool) as ahead:
+                with mode():
+                    ahead.start()
+                assert list(ahead) == [expected] * 3
+            assert pool.submit(compute, 0).result() == before
 
 
 def test_a_default_device_of_the_consumer_moves_no_tensor_of_an_item() -> None:
@@ -61,3 +58,8 @@ def test_a_default_device_of_the_consumer_moves_no_tensor_of_an_item() -> None:
         ahead.start()
         with torch.device("meta"):
             assert [tensor.device.type for tensor in ahead] == ["cpu", "cpu"]
+
+
+def test_workers_without_modes_do_not_import_torch_for_them() -> None:
+    with PROCESSES[1].ahead(sk.smap(lambda i: "torch" in sys.modules, range(1)), 1) as ahead:
+        assert list(ahead) == [False]

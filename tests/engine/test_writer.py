@@ -27,7 +27,7 @@ from seqkit.engine.processes.team import Team
 from seqkit.engine.processes.wire import JOB, RESULT, Flag, Kind, SegmentLayout, Spec
 from seqkit.engine.processes.worker import Descriptors, Worker
 from seqkit.engine.results import HEADER_BYTES, EncodedResult, Outcomes, Record, private
-from seqkit.engine.torch_modes import torch_modes
+from seqkit.engine.torch_modes import current_modes
 
 from .traces import pids_of, state, until
 from .values import same, through_pickle, values
@@ -381,7 +381,7 @@ class Office:
         self.told, results = os.pipe()
         jobs, self.send = os.pipe()
         self.fds = Descriptors(jobs, os.dup(jobs), results, -1, self.segment.fd)
-        spec = Spec(self.layout, 1, 0, 0, "wrap", None, 0, False, os.getpid(), torch_modes())
+        spec = Spec(self.layout, 1, 0, 0, "wrap", None, 0, False, os.getpid(), current_modes())
         seeding: Any = SimpleNamespace(epoch=-1)
         self.worker = Worker(0, spec, self.fds, self.segment, sk.smap(item, range(9)), seeding)
 

@@ -57,7 +57,7 @@ from ..protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, Unsenda
 from ..results import HEADER_BYTES, EncodedResult, Ready, Record, Result, encoded_item, private
 from ..seeding import seed_item
 from ..stages import live_below
-from ..torch_modes import Modes, entered, torch_modes
+from ..torch_modes import Modes, current_modes, in_modes
 from . import ManagedExecutor
 
 # How many bytes of pickled pipelines a process of an executor keeps. It always keeps the newest pipeline.
@@ -201,7 +201,7 @@ class ExecutorBackend(Backend):
         self._nbytes = 0
 
     def start(self) -> None:
-        modes = torch_modes()
+        modes = current_modes()
         if shares_objects(self._executor):
             self._shared = _Pipeline(self._pipeline, seterr(), modes, self._key)
         else:
@@ -411,7 +411,7 @@ class _Pipeline:
         evaluator = self.evaluator()
         before, _current.executor = _current.executor, self._executor
         try:
-            with errstate(self._errors), entered(self._modes):
+            with errstate(self._errors), in_modes(self._modes):
                 is_end = evaluator.run(epoch, indices, sink, budget_ns)
         finally:
             _current.executor = before

@@ -50,7 +50,7 @@ from ..resources import native_threads
 from ..results import HEADER_BYTES, EncodedResult, Ready, Result, SlotResult, private
 from ..settings import Settings
 from ..signals import CtrlCHeld
-from ..torch_modes import torch_modes
+from ..torch_modes import current_modes
 from . import linux, user_forks
 from .block import JobBlock, Packing, from_file, most_items, pack
 from .interpreter import require_streams
@@ -160,7 +160,7 @@ class Processes(Backend):
             self._budget_ns,
             self._settings.timeout_s,
             self._pid,
-            torch_modes(),
+            current_modes(),
             self._settings.item_seed,
             tuple(generators(self._pipeline)),
         )

@@ -33,7 +33,7 @@ from .. import stacks
 from ..hooks import call_hook, worker_info
 from ..results import Record
 from ..seeding import Seeding, drawing_alike
-from ..torch_modes import entered
+from ..torch_modes import in_modes
 from . import linux
 from .forking import native_pools
 from .segment import Segment
@@ -82,7 +82,7 @@ def be_worker(
                 pool.set_num_threads(threads)
             if torch := sys.modules.get("torch"):  # its own limits count more
                 torch.set_num_threads(threads)
-        with entered(setup.spec.modes):
+        with in_modes(setup.spec.modes):
             _work(number, setup)
     except BrokenPipeError:
         pass  # the parent is gone
