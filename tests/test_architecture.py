@@ -122,7 +122,7 @@ BUDGETS = {
     "__init__": 218,
     "collation": 929,
     "core": 2335,
-    "engine": 6176,
+    "engine": 6174,
     "loader": 1973,
     "observe": 2597,
     "samplers": 1310,
