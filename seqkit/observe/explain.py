@@ -189,9 +189,6 @@ class Explanation(str):
         explanation.lines = lines
         return explanation
 
-    def __getnewargs__(self) -> tuple[Any, ...]:
-        return (self.lines,)
-
     def __repr__(self) -> str:
         return str(self)
 

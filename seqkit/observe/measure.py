@@ -13,6 +13,7 @@ Relies on
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from contextlib import suppress
@@ -62,11 +63,14 @@ class Cost:
         return self.asleep_s / max(self.cpu_s + self.asleep_s, 1e-9)
 
     def useful_workers(self, cpus: int) -> int:
-        """Return how many workers keep so many CPUs busy: more than there are only if items sleep."""
+        """Return how many workers keep so many CPUs busy: more than there are only if items sleep.
+
+        Then it is a power of two, so that two measurements seldom differ.
+        """
         if self.sleep_share < SLEEPS:
             return cpus
         wanted = 1.25 * cpus / max(1 - self.sleep_share, 1e-3)
-        return min(MOST_WORKERS, -int(-wanted // 1))
+        return min(MOST_WORKERS, 2 ** round(math.log2(wanted)))
 
     @property
     def items_per_s(self) -> float:

@@ -65,10 +65,9 @@ class Profile(Measurement):
         return html.frame(found, html.scrolling(html.table(rows, head, range(2, len(head)))), notes)
 
     def _rows(self) -> Iterator[tuple[str, float, Sequence[str]]]:
-        """Yield the line, the share and the cells of each stage."""
+        """Yield the line, the share and the cells of each stage. Waiting for workers has no share."""
         for stage in self.stages:
-            whole_s = max(self.elapsed_s, stage.seconds) if stage.waits else self.seconds
-            share = stage.seconds / max(whole_s, 1e-9)
+            share = 0.0 if stage.waits else stage.seconds / max(self.seconds, 1e-9)
             yield stage.line, share, _cells(stage, share)
 
     def _summary(self) -> list[str]:
@@ -77,8 +76,10 @@ class Profile(Measurement):
         lines = [f"{plural(self.items, 'item')}{failed}, {rounded(self.rate, 4)} per second."]
         for number, node in enumerate(self.nodes):
             now = node.figures
-            busy = now.worked_ns / 1e9 / max(self.elapsed_s * node.workers, 1e-9)
-            words = [f"workers busy {percent(min(busy, 1.0))}", f"{count(now.chunk)} items per job"]
+            elapsed_ns = max(1e9 * self.elapsed_s, 1)
+            waited, busy = now.waited_ns / elapsed_ns, now.worked_ns / elapsed_ns / max(node.workers, 1)
+            words = [f"waited {percent(min(waited, 1.0))}", f"workers busy {percent(min(busy, 1.0))}"]
+            words.append(f"{plural(now.chunk, 'item')} per job")
             if not number:
                 words += [f"started in {seconds(node.start_s)}", f"transport {seconds(self.transport_s)}"]
             if now.restarts:
@@ -92,7 +93,7 @@ def _cells(stage: Stage, share: float) -> list[str]:
         return ["-"] * 6
     items = count(stage.items) + (f" ({stage.failed} failed)" if stage.failed else "")
     times = [seconds(value) for value in (stage.median_s, stage.p95_s, stage.first_s)]
-    text = f"waits {percent(share)}" if stage.waits else percent(share)
+    text = "-" if stage.waits else percent(share)
     return [text, items, *times, size(stage.nbytes) if stage.nbytes else "-"]
 
 

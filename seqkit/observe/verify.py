@@ -306,7 +306,9 @@ class Verification:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return html.frame(html.pre(html.escape(str(self))))
+        table, _, words = str(self).partition("\n\n")
+        lines = (f"<div>{html.with_code(line)}</div>" for line in words.splitlines())
+        return html.frame(html.pre(html.escape(table)), *lines)
 
 
 def _verified(
