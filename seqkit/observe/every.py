@@ -23,8 +23,6 @@ from .watch import to_stderr
 __all__ = ["VARIABLE", "StagePrinter", "install"]
 
 VARIABLE = "SEQKIT_PROFILE_EVERY"
-# So many stages are named, the costliest first.
-NAMED = 4
 
 
 def install(text: str) -> None:
@@ -83,7 +81,7 @@ class StagePrinter:
             weight = event.weight
             spent[event.stage] = items + weight * event.items, own_s + weight * event.own_s
         total_s = sum(own_s for _, own_s in spent.values()) or 1.0
-        costliest = sorted(spent.items(), key=lambda pair: -pair[1][1])[:NAMED]
+        costliest = sorted(spent.items(), key=lambda pair: -pair[1][1])[:4]
         shares = [
             f"{self._names[stage]} {percent(own_s / total_s)} ({seconds(own_s / max(items, 1))} each)"
             for stage, (items, own_s) in costliest

@@ -70,7 +70,7 @@ class Cost:
         if self.sleep_share < SLEEPS:
             return cpus
         wanted = 1.25 * cpus / max(1 - self.sleep_share, 1e-3)
-        return min(MOST_WORKERS, 2 ** round(math.log2(wanted)))
+        return min(MOST_WORKERS, 1 << round(math.log2(wanted)))
 
     @property
     def items_per_s(self) -> float:

@@ -35,11 +35,6 @@ class Trace:
     step: Step
 
     @property
-    def seconds(self) -> float:
-        """Time of all stages together."""
-        return self.step.all_seconds()
-
-    @property
     def failed(self) -> tuple[Step, ...]:
         """The steps from the outermost view down to the one that failed; empty if none did."""
         return self.step.failed()
@@ -74,7 +69,7 @@ class Trace:
         if path := self.failed:
             return f"{label(self.step)} failed: {path_of(path)}"
         steps = sum(not step.is_same for step in self.step.walk())
-        return f"{label(self.step)}: {plural(steps, 'step')} in {seconds(self.seconds)}"
+        return f"{label(self.step)}: {plural(steps, 'step')} in {seconds(self.step.all_seconds())}"
 
     def _notes(self) -> Iterator[str]:
         for name, indices in self.sources().items():

@@ -106,17 +106,17 @@ class _Callback:
 
 
 class _TextLine:
-    """A line on standard error, which is written over in a terminal and in a notebook."""
+    """A line on standard error, which is written over in a terminal."""
 
     def __init__(self, title: str) -> None:
         self._title = f"{title}: " if title else ""
-        self._width, self._is_one_line = 0, hasattr(sys.stderr, "pub_thread")  # of a notebook
+        self._width, self._is_terminal = 0, False
         with suppress(AttributeError, *_LOST):  # there may be no stream, as under ``pythonw``
-            self._is_one_line = self._is_one_line or sys.stderr.isatty()
+            self._is_terminal = sys.stderr.isatty()
 
     def show(self, status: Status) -> None:
         text = f"{self._title}{status}"
-        if self._is_one_line:
+        if self._is_terminal:
             text = cut(text, width() - 1)  # a line that wraps could not be written over
             to_stderr("\r" + text.ljust(self._width))
             self._width = len(text)
@@ -124,7 +124,18 @@ class _TextLine:
             to_stderr(text + "\n")
 
     def close(self) -> None:
-        to_stderr("\n" * self._is_one_line)
+        to_stderr("\n" * self._is_terminal)
+
+
+def _standard(title: str) -> _Callback | _TextLine:
+    """Return the display that replaces the output of a cell in a notebook, or else writes a line."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is None or not hasattr(shell, "kernel"):
+        return _TextLine(title)
+    import IPython.display
+
+    cell: Any = IPython.display.display({"text/plain": title}, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+    return _Callback(lambda status: cell.update({"text/plain": f"{title} {status}".strip()}, raw=True))
 
 
 INTERVAL_S = 0.5
@@ -134,7 +145,7 @@ LATEST = 0.3
 
 def meter_of(what: str, sequence: Any) -> ProgressMeter:
     """Return a meter for a function that takes long and was called with ``progress=True``."""
-    return ProgressMeter(sequence, _TextLine(what), INTERVAL_S)
+    return ProgressMeter(sequence, _standard(what), INTERVAL_S)
 
 
 class ProgressMeter:
@@ -226,7 +237,8 @@ def watch(sequence: Any, report: Any = None, *, interval: float | None = None) -
     ----------
     sequence : View, DataLoader, StreamLoader or iterable
     report : callable, optional
-        A function of a `Status`. None (the default) updates a line on standard error.
+        A function of a `Status`. None (the default) updates a line on standard error, or in a notebook the
+        output of the cell.
     interval : float, optional
         Seconds between updates, above 0. None (the default): 0.5.
 
@@ -280,12 +292,9 @@ class Watch(Generic[T]):
         return len(self._sequence)
 
     def __iter__(self) -> Iterator[T]:
-        display = _TextLine("") if self._report is None else _Callback(self._report)
+        display = _standard("") if self._report is None else _Callback(self._report)
         self._meter = ProgressMeter(self._sequence, display, self._every_s)
         return _Watched(self._sequence, self._meter)
-
-    def __repr__(self) -> str:
-        return f"watch({self._sequence!r})" + (f": {self.status}" if self.status else "")
 
 
 class _Watched(Iterator[T]):

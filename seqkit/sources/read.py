@@ -12,6 +12,7 @@ from os import PathLike
 from typing import Any
 
 from ..core.arguments import check_callable
+from ..core.tracebacks import hiding_frames
 from ..core.view import View
 from ..views.concatenate import concatenate
 from .files import as_path, existing, natural
@@ -60,6 +61,7 @@ MARKS = {
 }
 
 
+@hiding_frames()
 def read(
     path: str | PathLike[str], *arguments: Any, open_fn: Callable[[str], Any] | None = None, **options: Any
 ) -> View[Any]:

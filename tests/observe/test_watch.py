@@ -2,6 +2,7 @@
 
 import io
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -107,7 +108,6 @@ def test_an_iteration_is_that_of_the_sequence():
     items = watch(sk.arange(3), lambda status: None)
     assert list(items) == list(items) == [0, 1, 2]
     assert (len(items), items.status.done) == (3, 3)
-    assert "3 of 3" in repr(items)
     found = by_iteration(iter(watch(sk.smap(lambda x: 1 / x, [1, 0, 2]), lambda status: None)))
     assert (len(found), found[2]) == (3, 0.5)  # an error passes
     endless = statuses(i for i in range(3))
@@ -140,13 +140,11 @@ def test_a_display_never_ends_the_iteration(stream, monkeypatch, tmp_path):
 
 
 class Stream(io.TextIOWrapper):
-    """A file, a terminal, or the output of a cell."""
+    """A file or a terminal."""
 
-    def __init__(self, kind, encoding="utf-8"):
+    def __init__(self, is_terminal, encoding="utf-8"):
         super().__init__(io.BytesIO(), encoding)
-        self.isatty = lambda: kind == "terminal"
-        if kind == "notebook":
-            self.pub_thread = None
+        self.isatty = lambda: is_terminal
 
     @property
     def text(self):
@@ -154,19 +152,30 @@ class Stream(io.TextIOWrapper):
 
 
 @pytest.mark.usefixtures("_ticks")
-@pytest.mark.parametrize("kind", ["file", "terminal", "notebook"])
-def test_a_terminal_and_a_notebook_have_one_line_that_is_written_over(kind, monkeypatch):
-    monkeypatch.setattr(sys, "stderr", Stream(kind))
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_terminal_has_one_line_that_is_written_over(is_terminal, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Stream(is_terminal))
     monkeypatch.setenv("COLUMNS", "40")
     list(watch(sk.arange(3)))
     lines = sys.stderr.text.strip().replace("\r", "\n").split("\n")
     assert [line[:13] for line in lines] == [f"{done} of 3, rate " for done in range(4)]
-    assert sys.stderr.text.count("\n") == (4 if kind == "file" else 1)
-    assert {len(line) for line in lines[1:]} == ({41} if kind == "file" else {39})
+    assert sys.stderr.text.count("\n") == (1 if is_terminal else 4)
+    assert {len(line) for line in lines[1:]} == ({39} if is_terminal else {41})
+
+
+@pytest.mark.usefixtures("_ticks")
+def test_notebooks_replace_one_output(monkeypatch):
+    pytest.importorskip("IPython.display")
+    outputs = []
+    cell = SimpleNamespace(update=lambda data, raw: outputs.append(data["text/plain"]))
+    monkeypatch.setattr("IPython.get_ipython", lambda: SimpleNamespace(kernel=None))
+    monkeypatch.setattr("IPython.display.display", lambda data, raw, display_id: cell)
+    list(watch(sk.arange(3)))
+    assert [text[:13] for text in outputs] == [f"{done} of 3, rate " for done in range(4)]
 
 
 def test_letters_that_an_encoding_lacks_become_escapes(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", Stream("file", "ascii"))
+    monkeypatch.setattr(sys, "stderr", Stream(False, "ascii"))
     to_stderr("12 µs → 3 °\n")
     assert sys.stderr.text == "12 \\xb5s \\u2192 3 \\xb0\n"
 

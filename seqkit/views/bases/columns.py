@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...core.tracebacks import hiding_frames
 from ...core.view import T_co, View
 
 __all__ = ["Columns", "selected"]
@@ -17,6 +18,7 @@ class Columns(View[T_co]):
         first = self._sources[0] if self._sources else None
         return first._column_names() if isinstance(first, Columns) else None
 
+    @hiding_frames()
     def select(self, *names: str) -> View[Any]:
         """Return the view of some columns: of one name its values, of several names dicts.
 
