@@ -134,6 +134,22 @@ def test_no_combinator_shows_frames_of_its_own(case: Case) -> None:
         assert set(files(found)) <= {HERE, registry.__file__}
 
 
+def test_wrong_indices_and_names_show_the_line_of_the_user_only() -> None:
+    points = sk.collate(x=[1, 2], y=[3, 4])
+    wrong: Any = sk.batch(range(10), 4)
+    for read in (
+        lambda: wrong[7],
+        lambda: wrong["a"],
+        lambda: wrong[:2.5],
+        lambda: sk.gather(wrong, [0, 9])[1],
+        lambda: points.select("z"),
+        lambda: sk.read("missing.csv"),
+    ):
+        with pytest.raises((IndexError, TypeError, ValueError, FileNotFoundError)) as caught:
+            read()
+        assert set(files(caught.value)) == {HERE}
+
+
 def test_the_switch_shows_all_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEQKIT_FULL_TRACEBACKS", "1")
     view, ours = sk.smap(decode, range(100)), sk.views.smap.smap.__file__
