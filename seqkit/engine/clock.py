@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import threading
+from contextvars import ContextVar
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Measures how long the item of the current thread takes."""
+    """Measures how long an item takes. It stands in a ``with`` block."""
 
-    def stand(self) -> None: ...
-    def go_on(self) -> None: ...
-
-
-class _CurrentClock(threading.local):
-    clock: Clock | None = None
+    def __enter__(self) -> object: ...
+    def __exit__(self, *_: object) -> None: ...
 
 
-_local = _CurrentClock()
-
-
-def set_clock(clock: Clock | None) -> None:
-    """Set the clock of the items that this thread evaluates."""
-    _local.clock = clock
-
-
-def current_clock() -> Clock | None:
-    return _local.clock
+# The clock of the item that is computed here, if there is one.
+current_clock: ContextVar[Clock | None] = ContextVar("seqkit.clock", default=None)

@@ -15,9 +15,9 @@ from ..core.view import View
 from ..core.worker import in_process_worker
 from . import observers
 from .chunking import TARGET_NS, TASK_NS, Chunking
-from .dispatcher import CLOSED, Dispatcher, FaultLimits
 from .hooks import worker_info
 from .protocol import Backend, PrefetchError
+from .scheduler import CLOSED, FaultLimits, Scheduler
 from .settings import Settings
 from .stages import items_per_job
 from .statistics import Statistics
@@ -48,7 +48,7 @@ class Engine:
         self._is_settled = False
         # Reentrant, so that a signal handler may close the node at any moment, even during its start.
         self._lock = threading.RLock()
-        self._dispatcher: Dispatcher | None = None
+        self._scheduler: Scheduler | None = None
         self._pid = os.getpid()
         self.closed = False
         self.said: set[str] = set()  # the warnings that are given once
@@ -93,30 +93,30 @@ class Engine:
         """Adapt the settings, before the start, to a node above."""
         self._forget_after_fork()  # in a worker process the workers of the parent do not count
         settings = self.settings
-        if self._dispatcher is None and isinstance(settings.method, str) and settings.workers:
+        if self._scheduler is None and isinstance(settings.method, str) and settings.workers:
             workers = max(1, settings.workers // processes)
             timeout_s = timeout_s if settings.timeout_s is None else settings.timeout_s
             self.settings = replace(settings, workers=workers, timeout_s=timeout_s)
 
-    def running(self) -> Dispatcher:
-        """Return the dispatcher of the workers. Start them if they do not run."""
+    def running(self) -> Scheduler:
+        """Return the scheduler of the workers. Start them if they do not run."""
         self._forget_after_fork()
         with self._lock:
             if not self.closed and not self.is_running():
-                self._dispatcher = self._started()
-            dispatcher = self._dispatcher
-        if dispatcher is None or self.closed:  # a signal handler may have closed the node during the start
+                self._scheduler = self._started()
+            scheduler = self._scheduler
+        if scheduler is None or self.closed:  # a signal handler may have closed the node during the start
             self.close()
             raise PrefetchError(CLOSED)
-        return dispatcher
+        return scheduler
 
     def _forget_after_fork(self) -> None:
         if self._pid != os.getpid():  # a forked child: the lock may be held by a thread of the parent
             self._lock, self._pid = threading.RLock(), os.getpid()
-            self._dispatcher = None
+            self._scheduler = None
             self.settings = self.settings.without_executor()  # its threads do not exist here
 
-    def _started(self) -> Dispatcher:
+    def _started(self) -> Scheduler:
         settings, executor = self.settings, self.settings.executor
         # The engine's own threads have a `StagePlan`. Others need long jobs, so that nodes below work ahead.
         least = 1 if self.has_threads() else items_per_job(self.source, settings.workers)
@@ -125,7 +125,7 @@ class Engine:
         target_ns = TARGET_NS if executor is None else TASK_NS
         chunking = Chunking(settings.workers, settings.max_buffered, settings.chunk_size, target_ns, least)
         limits = FaultLimits(settings.timeout_s, settings.retries)
-        return Dispatcher(self._backend(executor, 2 * chunking.chunk_ns), chunking, limits, self.observer)
+        return Scheduler(self._backend(executor, 2 * chunking.chunk_ns), chunking, limits, self.observer)
 
     def _backend(self, executor: Executor | None, budget_ns: int) -> Backend:
         settings, workers, hook = self.settings, self.settings.workers, self.settings.start_hook
@@ -150,24 +150,24 @@ class Engine:
         self._forget_after_fork()
         self.closed = True
         with self._lock:
-            dispatcher = self._dispatcher
-        if dispatcher is not None:  # without the lock, for which an item that reads the node would wait
-            dispatcher.close()
+            scheduler = self._scheduler
+        if scheduler is not None:  # without the lock, for which an item that reads the node would wait
+            scheduler.close()
 
     def restart(self) -> None:
         self._forget_after_fork()
         self.closed = False
-        if self._dispatcher is not None:
-            self._dispatcher.close()
+        if self._scheduler is not None:
+            self._scheduler.close()
 
     def is_running(self) -> bool:
         """Return whether the node has workers that have started and not ended."""
-        return self._dispatcher is not None and not self._dispatcher.ended()
+        return self._scheduler is not None and not self._scheduler.ended()
 
     def tasks(self) -> list[str]:
         """Return the folders of the workers below /proc, as far as they are known."""
-        dispatcher = self._dispatcher
-        return [] if dispatcher is None or dispatcher.ended() else dispatcher.backend.tasks()
+        scheduler = self._scheduler
+        return [] if scheduler is None or scheduler.ended() else scheduler.backend.tasks()
 
     def state(self) -> str:
         """Return what the workers do now, in a few words."""
@@ -178,7 +178,7 @@ class Engine:
 
     def statistics(self) -> Statistics:
         self._forget_after_fork()
-        return Statistics() if self._dispatcher is None else self._dispatcher.statistics()
+        return Statistics() if self._scheduler is None else self._scheduler.statistics()
 
 
 def why_not_here() -> str:

@@ -1,4 +1,4 @@
-"""End a node that is no longer used: when its dispatcher is collected, or at interpreter exit."""
+"""End a node that is no longer used: when its scheduler is collected, or at interpreter exit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .signals import CtrlCHeld
 
 
 class Life:
-    """Close a backend when the dispatcher is gone. Only the dispatcher refers to this object.
+    """Close a backend when the scheduler is gone. Only the scheduler refers to this object.
 
     `weakref.finalize` would keep the backend alive, and with it the pipeline. The pipeline's functions may
     refer to the node. Then neither would ever be collected.

@@ -10,7 +10,7 @@ Guarantees
 
 Relies on
 ---------
-- The dispatcher handles everything that involves threads, processes or time.
+- The scheduler handles everything that involves threads, processes or time.
 """
 
 from __future__ import annotations
@@ -29,11 +29,10 @@ from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
 from ..core.view import Indexable, T, View
 from .borders import cut_of
-from .consumer import Reader
 from .engine import Engine
 from .errors import reraise
 from .evaluate import UNKEYED
-from .reading import Reading, Scans, opened
+from .reader import Reader, Reading, Scans, opened
 from .results import Outcomes
 from .settings import Context, Method, Settings
 from .stages import LowerNode, StagePlan, Supply, current_item, nodes_below
@@ -166,7 +165,7 @@ class Prefetch(LowerNode[T]):
     def _get(self, i: int) -> Any:
         if self.engine.reads_here():
             return self._sources[0]._get(i)
-        item = current_item()
+        item = current_item.get()
         return item.read(self, i) if item is not None and item.plans(self) else self._scans.read(self, i)
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
@@ -184,7 +183,7 @@ class Prefetch(LowerNode[T]):
     def _read(self, plan: Plan, in_order: bool = True) -> Iterator[Any]:
         if self.engine.reads_here():
             return self._sources[0]._iter(plan)
-        item = current_item()
+        item = current_item.get()
         if item is not None and item.claims(self):
             return surviving(self, plan, partial(item.read, self))
         return restarting(self.reading(plan, in_order))
@@ -210,7 +209,7 @@ class Prefetch(LowerNode[T]):
             stage = self._stage(lambda: next(indices, None), timeout_s)
         cut = cut_of(self._sources[0])
         running = self.engine.running()
-        return running.open(plan, self._epoch, limit, in_order, stage, cut, timeout_s=timeout_s)
+        return Reader(running, plan, self._epoch, limit, in_order, stage, cut, timeout_s)
 
     # ---------------------------------------------------------------- the stages below and above
 
@@ -258,8 +257,7 @@ class Prefetch(LowerNode[T]):
             return supply.untranslated.popleft() if supply.untranslated else None
 
         stage = self._stage(next_index, timeout_s)
-        running = self.engine.running()
-        supply = running.open((), self._epoch, stage=stage, kind=Supply, timeout_s=timeout_s)
+        supply = Supply(self.engine.running(), self._epoch, stage, timeout_s)
         supplies.append(weakref.ref(supply))
         return supply
 

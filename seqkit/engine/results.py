@@ -50,7 +50,7 @@ class Result:
         """Return the outcomes. Call `claim` first. Hold no lock, because decoding may take long."""
         raise NotImplementedError
 
-    # The dispatcher's lock is held during the following methods.
+    # The scheduler's lock is held during the following methods.
 
     def holds_slot(self) -> bool:
         """Return whether the result lies in a slot of shared memory."""

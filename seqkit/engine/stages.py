@@ -25,22 +25,21 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
+from contextvars import ContextVar
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Self
 
-from ..core.errors import EndOfSequence
 from ..core.indices import UNKNOWN
 from ..core.view import T, View, is_measured
-from .consumer import Consumer, Reader
-from .reading import opened
+from .protocol import LowerPlan
+from .reader import Reader, opened
 from .results import Outcomes
+from .scheduler import Scheduler
 from .window import Chunk
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
-
-    from .dispatcher import Dispatcher
 
 # How many items of the node above are translated beyond the last one begun. It limits the search for the
 # next item of a node that is rarely read.
@@ -200,13 +199,13 @@ class StagePlan:
 
     # ---------------------------------------------------------------- in the workers of the node above
 
-    def items(self, position: int) -> Callable[[int, Any], None]:
+    def items(self, position: int) -> Callable[[Any, Any], None]:
         """Return a function that begins the item at a position. Its next call begins the next item."""
         positions = count(position)
 
-        def begin(epoch: int, i: Any) -> None:
+        def begin(epoch: Any, i: Any) -> None:
             leave()
-            _local.item = self._begin(next(positions))
+            current_item.set(self._begin(next(positions)))
 
         return begin
 
@@ -260,17 +259,17 @@ class StagePlan:
         if not self._lock.acquire(blocking=position >= supply.drawn):
             return  # another thread does it
         try:
-            room = 0 if self._is_over else supply.send(0)
+            room = 0 if self._is_over else supply.extend(0)
             while room > 0 or position >= supply.drawn:
                 items = max(room, position + 1 - supply.drawn)
                 while len(supply.queue) < items and self._may_translate() and self._translate():
                     pass
                 if not supply.queue:
                     break
-                room = supply.send(items)
+                room = supply.extend(items)
             for other in self._supplies.values():
                 if not other.drawn and other.queue:
-                    other.send(len(other.queue))  # of the next epoch
+                    other.extend(len(other.queue))  # of the next epoch
         finally:
             self._lock.release()
 
@@ -296,7 +295,9 @@ class StagePlan:
         if claims:
             self._claims[position] = claims
         for supply, claimed in claims.items():
-            supply.most_per_item = max(supply.most_per_item, sum(map(len, claimed.values())))
+            supply.consumer.most_per_item = max(
+                supply.consumer.most_per_item, sum(map(len, claimed.values()))
+            )
         return True
 
     def _supply(self, node: LowerNode[Any]) -> Supply:
@@ -345,24 +346,17 @@ class Item:
         self._claims = {}
 
 
-class _Computing(threading.local):
-    item: Item | None = None
-
-
-_local = _Computing()
+# The item that is computed here, if there is a stage. It travels with coroutines, too.
+current_item: ContextVar[Item | None] = ContextVar("seqkit.item", default=None)
 if hasattr(os, "register_at_fork"):  # a child that an item forks has none of the threads of the stage
-    os.register_at_fork(after_in_child=partial(setattr, _local, "item", None))
-
-
-def current_item() -> Item | None:
-    """Return the item that this worker thread computes, if there is a stage."""
-    return _local.item
+    os.register_at_fork(after_in_child=partial(current_item.set, None))
 
 
 def leave() -> None:
-    """End the item that this worker thread computes."""
-    item, _local.item = _local.item, None
+    """End the item that is computed here."""
+    item = current_item.get()
     if item is not None:
+        current_item.set(None)
         item.end()
 
 
@@ -386,18 +380,17 @@ class Parcel:
 class Supply(Reader):
     """Reads a node below as one consumer, which gets its plan piece by piece, and hands out by position.
 
-    `promise`, `send` and `drop` are called under the lock of the stage.
+    `promise`, `extend` and `drop` are called under the lock of the stage.
     """
 
-    __slots__ = ("_dropped", "_parcels", "drawn", "most_per_item", "queue", "untranslated")
-
-    def __init__(self, dispatcher: Dispatcher, consumer: Consumer) -> None:
-        super().__init__(dispatcher, consumer)
+    def __init__(
+        self, scheduler: Scheduler, epoch: Any, stage: LowerPlan | None, timeout_s: float | None
+    ) -> None:
+        super().__init__(scheduler, (), epoch, stage=stage, timeout_s=timeout_s)
         self.queue: deque[int] = deque()  # indices that are promised, and not drawn
-        self.untranslated: deque[int] = deque()  # indices that its own stage has not translated
         self.drawn = 0  # the position of the first of them
-        self.most_per_item = 0
-        self._dropped: set[int] = set()
+        self.untranslated: deque[int] = deque()  # indices that its own stage has not translated
+        self._unwanted: set[int] = set()
         self._parcels: dict[int, Parcel] = {}  # items of chunks that were handed out, by position
 
     def promise(self, i: int) -> int:
@@ -414,25 +407,18 @@ class Supply(Reader):
         if self.consumer.stage is not None:
             self.consumer.stage.prepare()
 
-    def send(self, items: int) -> int:
+    def extend(self, items: int) -> int:
         """Draw items, and submit them. Return how many more to draw."""
-        chunks = self._dispatcher.step(self._submit, self._cut(items))
-        return chunks * self._dispatcher.chunking.size
-
-    def _depth(self) -> int:
-        chunking = self._dispatcher.chunking
-        if chunking.max_buffered is not None:
-            return chunking.depth
-        return chunking.depth - (-self.most_per_item // chunking.size)
+        return self._scheduler.send(self.consumer, self._cut(items)) * self._scheduler.chunking.size
 
     def _cut(self, items: int) -> list[Chunk]:
         """Draw items, in chunks."""
-        size, drawn, queue = self._dispatcher.chunking.size, list[Chunk](), self.queue
+        size, drawn, queue = self._scheduler.chunking.size, list[Chunk](), self.queue
         for _ in range(min(items, len(queue))):
             i, position = queue.popleft(), self.drawn
             self.drawn += 1
-            if position in self._dropped:
-                self._dropped.discard(position)
+            if position in self._unwanted:
+                self._unwanted.discard(position)
             elif drawn and len(drawn[-1]) < size and drawn[-1].position + len(drawn[-1]) == position:
                 drawn[-1].indices.append(i)
             else:
@@ -447,49 +433,22 @@ class Supply(Reader):
 
     def take(self, position: int) -> Parcel:
         """Wait for the chunk of a position. Several threads may call this at once."""
-        dispatcher = self._dispatcher
-        while True:
-            turn = dispatcher.turns
-            parcel = dispatcher.step(self._take, position)
-            if parcel is not None:
-                return parcel
-            dispatcher.await_events(self.consumer, turn)
+        return self._scheduler.awaited(self.consumer, self._take, position)
 
     def _take(self, position: int) -> Parcel | None:
-        """Hand out the chunk of a position, or return None if it has no result yet."""
-        dispatcher, window = self._dispatcher, self.consumer.window
-        dispatcher.check()
-        dispatcher.wanting.discard(self.consumer)
+        """Hand out the chunk of a position, or return None if it has no result yet. Runs in a step."""
         if (parcel := self._parcels.pop(position, None)) is not None:
             return parcel
-        chunk = window.at(position)
+        chunk = self._scheduler.handed_out(self.consumer, position)
         if chunk is None:
-            dispatcher.refuse(EndOfSequence("the sequence ends before this index"))
-        if chunk.result is None:
-            self._submit([], waiting=True)
             return None
-        parcel = Parcel(self._hand_out(chunk))
+        parcel = Parcel(chunk)
         others = range(chunk.position, chunk.position + len(chunk))
-        self._parcels.update((each, parcel) for each in others if each not in self._dropped)
+        self._parcels.update((each, parcel) for each in others if each not in self._unwanted)
         return self._parcels.pop(position)
 
     def drop(self, positions: list[int]) -> None:
+        """Drop items that nothing will take."""
         if not self.ended():
-            self._dispatcher.step(self._drop, positions)
-
-    def _drop(self, positions: list[int]) -> None:
-        window, backend = self.consumer.window, self._dispatcher.backend
-        for position in positions:
-            if self._parcels.pop(position, None) is not None:
-                continue
-            self._dropped.add(position)
-            chunk = window.at(position)
-            if chunk is None:
-                continue  # not drawn yet
-            whole = set(range(chunk.position, chunk.position + len(chunk)))
-            if whole <= self._dropped:
-                self._dropped -= whole
-                window.drop(chunk)
-                for ticket, job in self.consumer.jobs.items():
-                    if job.chunk is chunk:
-                        backend.cancel(ticket)
+            left = [position for position in positions if self._parcels.pop(position, None) is None]
+            self._scheduler.discard(self.consumer, left, self._unwanted)

@@ -31,7 +31,7 @@ from typing import Any
 from ..core.view import View
 from ..core.worker import WorkerInfo, get_worker_info, leave_worker, set_worker_info
 from . import stacks
-from .clock import set_clock
+from .clock import current_clock
 from .evaluate import NEVER_NS, Collector, Evaluator
 from .hooks import call_hook
 from .protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, drained
@@ -46,25 +46,26 @@ GRACE_S = 0.5
 
 
 class _Run:
-    """A job that a worker has begun. Shared by the worker and `collect`; the lock guards `_delivered`."""
+    """The progress of a job that a worker has begun."""
 
-    def __init__(self, worker: _Worker, job: Job) -> None:
-        self.worker = worker
+    def __init__(self, thread: threading.Thread, info: WorkerInfo, job: Job) -> None:
+        self.thread = thread
+        self.info = info
+        self.worker = info.id
         self.job = job
         self.sink = Collector()
+        self.cost_ns = 0
+        self.is_end = False
         self.item_ns = monotonic_ns()  # when the current item began, later if it has waited
         self._stood_ns = 0  # since when it waits for a node below
-        self.seen = 0  # how many items were finished at the last `collect`
-        self._delivered = 0
-        self._lock = threading.Lock()
 
     def began(self, now_ns: int) -> None:
         self.item_ns = now_ns
 
-    def stand(self) -> None:
+    def __enter__(self) -> None:
         self._stood_ns = monotonic_ns()
 
-    def go_on(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self.item_ns += monotonic_ns() - self._stood_ns  # first: a consumer may look in between
         self._stood_ns = 0
 
@@ -72,15 +73,13 @@ class _Run:
         """Return how long the current item has run, without the time that it waited for other nodes."""
         return ((self._stood_ns or monotonic_ns()) - self.item_ns) / 1e9
 
-    def take(self, count: int) -> Outcomes:
-        """Return the outcomes before position `count` that were not delivered yet."""
-        with self._lock:
-            first, self._delivered = self._delivered, max(count, self._delivered)
+    def finished(self) -> int:
+        return len(self.sink.outcomes.values)
+
+    def take(self, first: int, stop: int) -> Ready:
         outcomes = self.sink.outcomes
-        failures = {
-            at - first: error for at, error in outcomes.failures.copy().items() if first <= at < count
-        }
-        return Outcomes(outcomes.values[first:count], failures)
+        failures = {at - first: error for at, error in outcomes.failures.copy().items() if first <= at < stop}
+        return Ready.sized(Outcomes(outcomes.values[first:stop], failures))
 
 
 class _WorkerState(threading.local):
@@ -122,8 +121,7 @@ class _Shared:
         self.queue: SimpleQueue[_Shared] = SimpleQueue()
         self.urgent_jobs: deque[Job] = deque()
         self.other_jobs: deque[Job] = deque()
-        self.events: SimpleQueue[Event | None] = SimpleQueue()
-        self.cancelled: set[int] = set()
+        self.events: SimpleQueue[_Run | Event | None] = SimpleQueue()
         # By ticket. The thread that removes an entry decides. If the worker removes it, the job is done. If
         # `stop` removes it, the worker is abandoned.
         self.running: dict[int, _Run] = {}
@@ -139,6 +137,9 @@ class _Shared:
     def put(self, job: Job) -> None:
         (self.urgent_jobs if job.is_urgent else self.other_jobs).append(job)
         self.queue.put(self)
+
+    def none_is_urgent(self) -> bool:
+        return not self.urgent_jobs
 
     def next_job(self) -> Job:
         """Return the next job. Call it once for each entry of the queue."""
@@ -188,30 +189,32 @@ class _Worker:
 
     def _do(self, shared: _Shared, job: Job) -> bool:
         """Run a job. Return whether the worker goes on."""
-        if shared.closed or job.ticket in shared.cancelled or job.order < shared.order:
-            shared.events.put(Skipped(job.ticket))
+        if shared.closed or job.is_cancelled or (not job.is_urgent and job.order < shared.order):
+            shared.events.put(Skipped(job))
             return True
-        run = shared.running[job.ticket] = _Run(self, job)
-        event = self._evaluate(shared, run)
+        run = shared.running[job.ticket] = job.progress = _Run(self.thread, self.info, job)
+        self._evaluate(shared, run)
         if shared.running.pop(job.ticket, None) is None or shared.closed:
             return False  # the worker was abandoned and perhaps replaced, or the node is closed
-        if len(run.sink.outcomes.values) < len(job.indices) and not event.is_end:
+        if run.finished() < len(job.indices) and not run.is_end:
             shared.reorder()
-        shared.events.put(event)
+        shared.events.put(run)
         return True
 
-    def _evaluate(self, shared: _Shared, run: _Run) -> Done:
+    def _evaluate(self, shared: _Shared, run: _Run) -> None:
         begun, job, evaluator = perf_counter_ns(), run.job, shared.local.evaluator
-        set_clock(run)
+        consumer, stage = job.consumer, job.consumer.stage
+        current_clock.set(run)
         set_worker_info(shared.local.info)
-        budget_ns = NEVER_NS if job.is_whole else shared.budget_ns
-        begin = None if job.stage is None else job.stage.items(job.position)
-        is_end = evaluator.run(job.epoch, job.indices, run.sink, budget_ns, run.began, begin)
+        begin = None if stage is None else stage.items(job.chunk.position)
+        goes_on = shared.none_is_urgent if job.is_whole else None
+        run.is_end = evaluator.run(
+            consumer.epoch, job.indices, run.sink, shared.budget_ns, run.began, begin, goes_on
+        )
         leave()
-        set_clock(None)
+        current_clock.set(None)
         set_worker_info(None)
-        result = Ready.sized(run.take(len(run.sink.outcomes.values)))
-        return Done(job.ticket, result, perf_counter_ns() - begun, self.info.id, is_end=is_end)
+        run.cost_ns = perf_counter_ns() - begun
 
 
 class Threads(Backend):
@@ -255,39 +258,26 @@ class Threads(Backend):
     def submit(self, job: Job) -> None:
         self._shared.put(job)
 
-    def receive(self, timeout_s: float | None) -> list[Event]:
-        received = drained(self._shared.events, timeout_s)
-        for event in received:
-            if not isinstance(event, Failed):
-                self._shared.cancelled.discard(event.ticket)
-        return received
+    def receive(self, timeout_s: float) -> list[Event]:
+        return [
+            self._done(it) if isinstance(it, _Run) else it for it in drained(self._shared.events, timeout_s)
+        ]
 
-    def collect(self) -> list[Event]:
-        found: list[Event] = []
-        for ticket, run in self._shared.running.copy().items():
-            outcomes = run.take(run.seen)
-            run.seen = len(run.sink.outcomes.values)
-            if outcomes.values:
-                found.append(Done(ticket, Ready.sized(outcomes), 0, run.worker.info.id, is_last=False))
-        return found
+    def _done(self, run: _Run) -> Done:
+        result = run.take(run.job.delivered, run.finished())
+        run.job.progress = None
+        return Done(run.job, result, run.cost_ns, run.worker, is_end=run.is_end)
 
-    def cancel(self, ticket: int) -> None:
-        self._shared.cancelled.add(ticket)
-
-    def running_s(self) -> dict[int, float]:
-        return {ticket: run.ran_s() for ticket, run in self._shared.running.copy().items()}
-
-    def stop(self, ticket: int) -> None:
-        run = self._shared.running.pop(ticket, None)
+    def stop(self, job: Job) -> None:
+        run = self._shared.running.pop(job.ticket, None)
         if run is None:
             return  # the job ended before this call
-        number, events = run.worker.info.id, self._shared.events
-        outcomes = run.take(len(run.sink.outcomes.values))
-        if outcomes.values:
-            events.put(Done(ticket, Ready.sized(outcomes), 0, number, is_last=False))
-        ran_s = run.ran_s()
-        stack = stacks.of_thread(run.worker.thread.ident)
-        events.put(Lost(ticket, number, 0, "was abandoned", ran_s, timed_out=True, stack=stack))
+        events = self._shared.events
+        for event in job.taken(run.finished()):
+            events.put(event)
+        job.progress = None
+        stack = stacks.of_thread(run.thread.ident)
+        events.put(Lost(job, run.worker, 0, "was abandoned", run.ran_s(), timed_out=True, stack=stack))
         self._shared.reorder()
         self._stuck = [thread for thread in self._stuck if thread.is_alive()]
         try:
@@ -296,11 +286,11 @@ class Threads(Backend):
                     f"{len(self._stuck)} abandoned threads still run items that timed out, and no more are"
                     " abandoned. Give what these items wait for a time limit, or use method='process'"
                 )
-            self._stuck.append(run.worker.thread)
-            self._launch(run.worker.info)
+            self._stuck.append(run.thread)
+            self._launch(run.info)
             self._restarts += 1
         except (RuntimeError, MemoryError) as error:  # or too many threads, or no memory for a stack
-            events.put(Failed(number, error))
+            events.put(Failed(run.worker, error))
 
     def is_worker(self) -> bool:
         return self._shared.local.is_worker

@@ -10,7 +10,7 @@ Guarantees
 Relies on
 ---------
 - `draw` is called by one thread at a time, without a lock. All other methods are called under the
-  dispatcher's lock.
+  scheduler's lock.
 
 This module does not depend on threads, clocks, processes or the content of items.
 """

@@ -24,7 +24,7 @@ from typing import Any
 from ..core.errors import ItemTimeout, WorkerDied, summary
 from ..core.indices import Plan
 from ..core.view import View
-from ..engine.clock import set_clock
+from ..engine.clock import current_clock
 from ..engine.prefetch import Prefetch
 from ..engine.settings import Settings
 
@@ -88,10 +88,10 @@ class _Stood:
     def __init__(self) -> None:
         self.seconds = self._since = 0.0
 
-    def stand(self) -> None:
+    def __enter__(self) -> None:
         self._since = perf_counter()
 
-    def go_on(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self.seconds += perf_counter() - self._since
 
 
@@ -108,7 +108,7 @@ def cost_of(view: View[Any], start: int, seconds: float) -> tuple[Cost, int]:
     failed, error, begun = 0, "", now()
     until = begun[0] + seconds
     items, done, first = view._iter(plan_from(view, start)), 0, 0
-    set_clock(stood)
+    current_clock.set(stood)
     try:
         while not done or perf_counter() < until:
             try:
@@ -121,7 +121,7 @@ def cost_of(view: View[Any], start: int, seconds: float) -> tuple[Cost, int]:
             if done == 1 and perf_counter() < until:
                 begun, first = now(), 1
     finally:
-        set_clock(None)
+        current_clock.set(None)
     wall_s, cpu_s, queued_s, sleeps = (
         (after - before) / max(done - first, 1) for before, after in zip(begun, now(), strict=True)
     )

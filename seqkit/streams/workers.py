@@ -13,9 +13,8 @@ from typing import Any, NoReturn
 
 from ..core.errors import EndOfSequence, EvaluationError, ItemTimeout, WorkerDied, brief
 from ..core.iteration import restarting
-from ..engine.consumer import Reader
 from ..engine.prefetch import Prefetch
-from ..engine.reading import Reading
+from ..engine.reader import Reader, Reading
 from ..engine.results import size_of
 from .chunks import Found, Key, StreamsOfThread, keys
 

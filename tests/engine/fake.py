@@ -8,13 +8,24 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from seqkit.engine.chunking import Chunking
-from seqkit.engine.consumer import Reader
-from seqkit.engine.dispatcher import Dispatcher, FaultLimits
-from seqkit.engine.protocol import Done, Event, Job, Lost, Skipped, Unsendable
-from seqkit.engine.reading import opened
+from seqkit.engine.protocol import Backend, Consumer, Done, Event, Job, Lost, Skipped, Unsendable
+from seqkit.engine.reader import Reader, opened
 from seqkit.engine.results import Outcomes, Result
+from seqkit.engine.scheduler import FaultLimits, Scheduler
+from seqkit.engine.window import Chunk, ChunkWindow
 
-__all__ = ["Fake", "a_node", "a_node_of_chunks", "arrive", "in_threads", "named", "parts", "rest", "take"]
+__all__ = [
+    "Fake",
+    "a_job",
+    "a_node",
+    "a_node_of_chunks",
+    "arrive",
+    "in_threads",
+    "named",
+    "parts",
+    "rest",
+    "take",
+]
 
 
 class FakeResult(Result):
@@ -53,13 +64,35 @@ class FakeResult(Result):
         self._leave_slot()
 
 
-class Fake:
+class FakeProgress:
+    """How far the worker of a job is, as the test says."""
+
+    worker = 1
+
+    def __init__(self, fake: Fake, job: Job) -> None:
+        self.fake = fake
+        self.job = job
+
+    def finished(self) -> int:
+        self.fake.looks += 1
+        return self.fake.when_looked_at(self.job.ticket)
+
+    def take(self, first: int, stop: int) -> Result:
+        return self.fake.taken(self.job.ticket, stop - first)
+
+    def ran_s(self) -> float | None:
+        return self.fake.running.get(self.job.ticket)
+
+
+class Fake(Backend):
     """A backend in the hands of the test.
 
     `when_idle` is called where `receive` would wait; it may deliver. With `blocks`, `receive` really waits,
-    for another thread to deliver. `when_looked_at` is called by `collect`, and may deliver too. A `private`
-    one has no slots, and needs none.
+    for another thread to deliver. `when_looked_at` returns how many items of a running job are finished. A
+    `private` one has no slots, and needs none.
     """
+
+    order = 0
 
     def __init__(
         self,
@@ -73,12 +106,11 @@ class Fake:
         self.capacity = capacity
         self.keeps_order = keeps_order
         self.most_items = sys.maxsize
-        self.order = 0
         self.free = slots
         self.private = private
         self.blocks = blocks
         self.when_idle: Callable[[], Any] = self.deliver_next
-        self.when_looked_at: Callable[[], Any] = lambda: None
+        self.when_looked_at: Callable[[int], int] = lambda _: 0
         self.leases_stay = self.memory_is_short = False
         self.item_bytes = 0
         self.refused: dict[Any, Exception] = {}
@@ -100,7 +132,7 @@ class Fake:
         self.awake = False
         self.receiving = threading.Event()
 
-    # What the dispatcher calls.
+    # What the scheduler calls.
 
     def start(self) -> None:
         pass
@@ -119,15 +151,13 @@ class Fake:
             self.urgent += list(job.indices) * job.is_urgent
             self.jobs[job.ticket] = job
             self.left[job.ticket] = list(job.indices)
+            job.progress = FakeProgress(self, job)
             if self.free and not self.private:
                 self.free -= 1
                 self.slotted.add(job.ticket)
             self.changed.notify_all()
 
-    def flush(self) -> None:
-        pass
-
-    def receive(self, timeout_s: float | None) -> list[Event]:
+    def receive(self, timeout_s: float) -> list[Event]:
         self.timeouts.append(timeout_s)
         with self.changed:
             if self.blocks:
@@ -139,27 +169,16 @@ class Fake:
             self.when_idle()
         return self.take_events()
 
-    def collect(self) -> list[Event]:
-        self.looks += 1
-        self.when_looked_at()
-        return self.take_events()
+    def cancel(self, job: Job) -> None:
+        self.cancelled.append(job.ticket)
 
-    def cancel(self, ticket: int) -> None:
-        self.cancelled.append(ticket)
-
-    def running_s(self) -> dict[int, float]:
-        return self.running
-
-    def stop(self, ticket: int) -> None:
-        self.stopped.append(ticket)
+    def stop(self, job: Job) -> None:
+        self.stopped.append(job.ticket)
 
     def wake(self) -> None:
         with self.changed:
             self.awake = True
             self.changed.notify_all()
-
-    def is_worker(self) -> bool:
-        return False
 
     def statistics(self) -> dict[str, int]:
         return {"slots": 99, "leased": 3, "restarts": 7}
@@ -189,14 +208,22 @@ class Fake:
         cost_ns: int = 1000,
     ) -> None:
         """Deliver the next items of a job, by default all of them."""
+        job, count = self.jobs[ticket], len(self.left[ticket]) if count is None else count
+        result = self.taken(ticket, count)
+        job.delivered += count
+        if is_last:
+            result.in_slot = self._is_over(ticket)
+        self.send(Done(job, result, cost_ns, 0, is_last, is_end))
+
+    def taken(self, ticket: int, count: int) -> FakeResult:
         left = self.left[ticket]
-        indices, self.left[ticket] = left[:count], left if count is None else left[count:]
-        in_slot = is_last and self._is_over(ticket)
-        self.send(Done(ticket, FakeResult(self, indices, in_slot), cost_ns, 0, is_last, is_end))
+        indices, self.left[ticket] = left[:count], left[count:]
+        return FakeResult(self, indices, in_slot=False)
 
     def _is_over(self, ticket: int) -> bool:
         """Forget a job; return whether it had a slot."""
-        del self.jobs[ticket], self.left[ticket]
+        self.jobs.pop(ticket).progress = None
+        del self.left[ticket]
         return ticket in self.slotted
 
     def deliver_next(self) -> None:
@@ -207,12 +234,14 @@ class Fake:
             self.deliver(ticket)
 
     def lose(self, ticket: int, ran_s: float = 2.0625, timed_out: bool = False) -> None:
+        job = self.jobs[ticket]
         self.free += self._is_over(ticket)
-        self.send(Lost(ticket, 1, 4711, "was killed by signal 9 (SIGKILL)", ran_s, timed_out))
+        self.send(Lost(job, 1, 4711, "was killed by signal 9 (SIGKILL)", ran_s, timed_out))
 
     def skip(self, ticket: int) -> None:
+        job = self.jobs[ticket]
         self.free += self._is_over(ticket)
-        self.send(Skipped(ticket))
+        self.send(Skipped(job))
 
     def ticket_of(self, index: Any) -> int:
         return next(ticket for ticket, left in self.left.items() if index in left)
@@ -233,6 +262,18 @@ class Fake:
         return deliver
 
 
+def a_job(ticket: int, indices: Any, epoch: Any = -1, **options: Any) -> Job:
+    """Return a job of a consumer of its own."""
+    return Job(ticket, Consumer(ChunkWindow((), 1), epoch), Chunk(indices), **options)
+
+
+class Node(Scheduler):
+    """A node over a fake, which opens readers."""
+
+    def open(self, plan: Any, epoch: Any, **options: Any) -> Reader:
+        return Reader(self, plan, epoch, **options)
+
+
 def a_node(
     fake: Fake,
     *,
@@ -242,13 +283,13 @@ def a_node(
     chunk_size: int | None = 1,
     timeout_s: float | None = None,
     retries: int = 1,
-) -> Dispatcher:
+) -> Node:
     chunking = Chunking(workers, max_buffered, chunk_size)
     chunking.depth = depth or chunking.depth
-    return Dispatcher(fake, chunking, FaultLimits(timeout_s, retries))
+    return Node(fake, chunking, FaultLimits(timeout_s, retries))
 
 
-def a_node_of_chunks(fake: Fake, size: int, **options: Any) -> Dispatcher:
+def a_node_of_chunks(fake: Fake, size: int, **options: Any) -> Node:
     """Return a node whose chunks have some size now, which adapts."""
     node = a_node(fake, chunk_size=None, **options)
     node.chunking.size = size
@@ -274,7 +315,7 @@ def named(indices: Any) -> list[str]:
     return [f"<{i}>" for i in indices]
 
 
-def arrive(node: Dispatcher) -> None:
+def arrive(node: Scheduler) -> None:
     """Let what was sent come in, though nobody reads."""
     node.step(node._handle_all, node.backend.take_events())  # type: ignore[attr-defined]
 

@@ -670,7 +670,7 @@ def test_unsent_tasks_are_cancelled_too() -> None:
         pool.run()
         pool.submitted = pool.run  # type: ignore[method-assign]  from now on at once
         assert list(items) == list(range(40, 50))
-        assert len(ahead.engine._dispatcher.in_flight) == 0  # type: ignore[union-attr]
+        assert len(ahead.engine._scheduler._jobs) == 0  # type: ignore[union-attr]
 
 
 def test_a_task_of_a_dropped_iterator_is_not_sent_again() -> None:
@@ -696,8 +696,8 @@ def test_many_tasks_are_cancelled_at_once() -> None:
         pool.submit(free.wait)
         with sk.prefetch(range(5000), 1, pool, max_buffered=250, chunk_size=1) as ahead:
             items = iter(ahead)
-            dispatcher: Any = ahead.engine._dispatcher
-            backend = dispatcher.backend
+            scheduler: Any = ahead.engine._scheduler
+            backend = scheduler.backend
             tasks = [task.future for task in backend._queue.tasks.values()]
             assert len(tasks) >= 250
             del items

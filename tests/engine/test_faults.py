@@ -671,7 +671,7 @@ def test_what_a_killed_worker_had_delivered_is_not_lost_and_not_computed_again(
     with kind.ahead(source, max_buffered=6, chunk_size=1) as ahead:
         it = iter(ahead)
         assert next(it) == 0
-        backend: Any = ahead.engine._dispatcher.backend  # type: ignore[union-attr]
+        backend: Any = ahead.engine._scheduler.backend  # type: ignore[union-attr]
         until(lambda: marks.stat().st_size >= 7 and not any(backend.running_s()))
         killed = pids_of(ahead)
         for pid in killed:
@@ -768,7 +768,7 @@ def test_nothing_is_mixed_up_or_lost_while_workers_are_killed_at_random(kind: Ki
         for reader in readers:
             reader.start()
         rng = random.Random(0)
-        backend: Any = ahead.engine._dispatcher.backend  # type: ignore[union-attr]
+        backend: Any = ahead.engine._scheduler.backend  # type: ignore[union-attr]
         while any(reader.is_alive() for reader in readers):
             time.sleep(rng.random() * 0.1)
             ready = [handle for handle in list(backend._team.handles.values()) if handle.is_ready]
@@ -838,17 +838,17 @@ PARENT = """
             nodes.append(node)
             print(*node)
             if sibling == "forkserver":
-                print(node.engine._dispatcher.backend._team._template._pid)
+                print(node.engine._scheduler.backend._team._template._pid)
     node = sk.prefetch(sk.smap(item, range(40)), 2, "process", context=context, chunk_size=1)
     pids = []
     iterator = iter(node)
     for _ in range(2):
         print(next(iterator))
-    for handle in node.engine._dispatcher.backend._team.handles.values():
+    for handle in node.engine._scheduler.backend._team.handles.values():
         if handle.pid:  # the template may not have told it yet
             print(handle.pid)
     if context == "forkserver":
-        print(node.engine._dispatcher.backend._team._template._pid)
+        print(node.engine._scheduler.backend._team._template._pid)
     if how == "beside siblings":
         child = os.fork()
         if child == 0:
@@ -1202,8 +1202,8 @@ def test_a_waiting_consumer_gets_an_error_when_the_node_is_closed(kind: Kind, tm
     told: list[Any] = []
     reader = threading.Thread(target=lambda: told.extend(drawn(iter(ahead))))
     reader.start()
-    dispatcher = until(lambda: ahead.engine._dispatcher)
-    until(lambda: dispatcher._receiver is not None)
+    scheduler = until(lambda: ahead.engine._scheduler)
+    until(lambda: scheduler._receiver is not None)
     ahead.close()
     reader.join()
     assert [str(error) for error in told] == ["prefetch: the node is closed; restart() starts it anew"]

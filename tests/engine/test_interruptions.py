@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 
 import pytest
 
-from seqkit.engine.dispatcher import CLOSED, Dispatcher, ReadsItself
 from seqkit.engine.protocol import Failed, Job, PrefetchError
+from seqkit.engine.scheduler import CLOSED, ReadsItself, Scheduler
 
-from .fake import Fake, a_node, in_threads, named, rest, take
+from .fake import Fake, FakeProgress, a_node, in_threads, named, rest, take
 from .traces import until
 
 # -------------------------------------------------------------------- the end of a node
@@ -151,7 +151,7 @@ def raise_ctrl_c() -> NoReturn:
 
 
 @pytest.mark.parametrize("strikes", [KeyboardInterrupt, TimeoutError, SystemExit])
-@pytest.mark.parametrize("where", ["submit", "flush", "receive", "collect", "has_room", "finish_job"])
+@pytest.mark.parametrize("where", ["submit", "flush", "receive", "finished", "has_room", "_end_job"])
 def test_an_exception_from_outside_closes_the_node(
     strikes: type[BaseException], where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,8 +163,9 @@ def test_an_exception_from_outside_closes_the_node(
     def raise_it() -> NoReturn:
         raise strikes("as a signal handler does")
 
-    fake.when_idle = fake.deliver_all if where == "finish_job" else lambda: None  # between two events
-    strike(monkeypatch, node if where == "finish_job" else fake, where, raise_it)
+    fake.when_idle = fake.deliver_all if where == "_end_job" else lambda: None  # between two events
+    target: Any = {"_end_job": node, "finished": FakeProgress}.get(where, fake)
+    strike(monkeypatch, target, where, raise_it)
     with pytest.raises(strikes, match="as a signal handler does"):
         reader.next()
     assert node.ended()
@@ -173,17 +174,14 @@ def test_an_exception_from_outside_closes_the_node(
         other.next()
 
 
-@pytest.mark.parametrize(("where", "does"), [("is_worker", "next"), ("cancel", "close")])
-def test_an_interruption_before_the_first_change_has_no_effect(
-    where: str, does: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interruption_before_the_first_change_has_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = Fake()
     node = a_node(fake)
     reader, other = node.open(range(9), -1, limit=2), node.open(range(9), -1)
     reader.prepare()
-    strike(monkeypatch, fake, where, raise_ctrl_c)
+    strike(monkeypatch, fake, "cancel", raise_ctrl_c)
     with pytest.raises(KeyboardInterrupt):
-        getattr(reader, does)()
+        reader.close()
     assert not node.ended()
     assert rest(other) == rest(reader) == named(range(9))
 
@@ -225,13 +223,13 @@ def test_a_signal_handler_during_a_state_change_cannot_read_and_does_no_harm(
     assert rest(reader) == rest(other) == named(range(3))
 
 
-@pytest.mark.parametrize("where", ["submit", "receive", "collect", "has_room", "is_worker"])
+@pytest.mark.parametrize("where", ["submit", "receive", "finished", "has_room", "is_worker"])
 def test_a_signal_handler_may_close_the_node_anywhere(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = Fake()
     node = a_node(fake, chunk_size=2)
     reader = node.open(range(9), -1)
     fake.when_idle = lambda: None
-    strike(monkeypatch, fake, where, node.close)
+    strike(monkeypatch, FakeProgress if where == "finished" else fake, where, node.close)
     with pytest.raises(RuntimeError, match="the node is closed"):  # and not an early end
         reader.next()
     assert fake.closed
@@ -280,7 +278,7 @@ def test_an_item_that_reads_the_node_waiting_for_it_gets_an_error_and_affects_no
 # -------------------------------------------------------------------- threads that wait
 
 
-def waiting_readers(node: Dispatcher, fake: Fake, then: Callable[[], None]) -> list[Any]:
+def waiting_readers(node: Scheduler, fake: Fake, then: Callable[[], None]) -> list[Any]:
     """Let three threads wait for a node, one receiving and two behind it; do something; see what they get."""
 
     def act() -> None:
@@ -292,7 +290,7 @@ def waiting_readers(node: Dispatcher, fake: Fake, then: Callable[[], None]) -> l
     return results
 
 
-def waits(node: Dispatcher, fake: Fake, behind: int) -> bool:
+def waits(node: Scheduler, fake: Fake, behind: int) -> bool:
     """Does one thread receive, and do so many wait behind it?"""
     return fake.receiving.is_set() and len(node._arrived._waiters) == behind  # type: ignore[attr-defined]
 

@@ -59,7 +59,7 @@ def test_few_large_results_are_computed_ahead(monkeypatch: pytest.MonkeyPatch) -
         iterator = iter(node)
         for _ in range(9):
             next(iterator)
-        backend: Any = node.engine._dispatcher.backend  # type: ignore[union-attr]
+        backend: Any = node.engine._scheduler.backend  # type: ignore[union-attr]
         assert len(backend._sent) <= 2  # one for each worker, though 6 is the depth for small ones
         os.write(gate[1], b"x" * 40)
         assert len(list(iterator)) == 31

@@ -24,11 +24,11 @@ import pytest
 import seqkit as sk
 from seqkit.core.iteration import restarting
 from seqkit.core.view import View
-from seqkit.engine import reading
-from seqkit.engine.consumer import Reader
-from seqkit.engine.dispatcher import CLOSED
+from seqkit.engine import reader
 from seqkit.engine.processes.slots import SlotPool
 from seqkit.engine.protocol import PrefetchError
+from seqkit.engine.reader import Reader
+from seqkit.engine.scheduler import CLOSED, Scheduler
 
 from .kinds import KINDS, PROCESSES, Kind
 from .traces import append, children, descriptors, drawn, is_collected, threads, until
@@ -326,6 +326,25 @@ def test_a_node_reads_on_in_a_forked_child(kind: Kind) -> None:
         assert list(iterator) == [double(x) for x in range(1, 20)]
 
 
+@threads_and_forks
+@pytest.mark.parametrize("workers", [1, 2])
+def test_one_item_does_not_wait_for_the_chunks_of_an_iterator(
+    kind: Kind, workers: int, tmp_path: Path
+) -> None:
+    log = FileLog(tmp_path / "log")
+
+    def item(i: int) -> int:
+        time.sleep(0.002)  # a chunk takes two seconds
+        return log(i)
+
+    with kind.ahead(sk.smap(item, range(9000)), workers, chunk_size=1000) as node:
+        items = iter(node)
+        assert next(items) == 0
+        assert node[8500] == 8500
+        assert len(log.calls) < 1000
+        assert [*islice(items, 20)] == list(range(1, 21))
+
+
 # -------------------------------------------------------------------- reading by index
 
 
@@ -495,7 +514,7 @@ def test_a_read_during_a_restart_starts_again(kind: Kind, monkeypatch: pytest.Mo
     with kind.ahead(range(10)) as node:
         assert list(node) == list(range(10))
         found: list[int] = []
-        backend = node.engine._dispatcher.backend  # type: ignore[union-attr]
+        backend = node.engine._scheduler.backend  # type: ignore[union-attr]
         close = backend.close
 
         def and_meanwhile() -> None:  # as another thread, while the old workers leave
@@ -913,14 +932,14 @@ STRIKES: list[tuple[type[BaseException], Any, dict[str, Any]]] = [
 
 
 @threads_and_forks
-@pytest.mark.parametrize("where", ["next", "_advance"])
-def test_an_interrupted_iterator_is_over_and_says_so_each_time(kind: Kind, where: str) -> None:
+@pytest.mark.parametrize("where", [(Reader, "next"), (Scheduler, "_next")], ids=str)
+def test_an_interrupted_iterator_is_over_and_says_so_each_time(kind: Kind, where: Any) -> None:
     for error, plan, options in STRIKES:
         with kind.ahead(sk.smap(str, range(30)), 2, **options) as node:
             items = restarting(node.reading(in_turn([*range(30)]) if plan is in_turn else plan))
             found = [*islice(items, 4)]
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(Reader, where, struck(error))
+                patch.setattr(*where, struck(error))
                 with pytest.raises(error):
                     found.extend(items)
             for _ in range(3):
@@ -931,7 +950,7 @@ def test_an_interrupted_iterator_is_over_and_says_so_each_time(kind: Kind, where
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
-@pytest.mark.parametrize(("of", "where"), [(reading, "opened"), (sk.Prefetch, "hand_over")])
+@pytest.mark.parametrize(("of", "where"), [(reader, "opened"), (sk.Prefetch, "hand_over")])
 def test_ctrl_c_while_an_item_is_opened_or_handed_out_ends_the_iterator(
     of: Any, where: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -961,7 +980,7 @@ def test_a_view_above_pairs_no_items_wrongly_after_an_exception_of_a_handler(
         items = iter(sk.collate([range(30), node]))
         found: list[Any] = [*islice(items, 4)]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Reader, "_advance", struck(error))
+            patch.setattr(Scheduler, "_next", struck(error))
             for _ in range(26):
                 try:
                     found.append(next(items))
@@ -978,7 +997,7 @@ def test_after_ctrl_c_a_view_above_reads_on_by_index() -> None:
         items = iter(sk.collate([range(30), node]))
         found: list[Any] = [*islice(items, 4)]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Reader, "_advance", struck(KeyboardInterrupt))
+            patch.setattr(Scheduler, "_next", struck(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 found.extend(items)
         assert [tuple(pair) for pair in [*found, *items]] == [(i, i) for i in range(30)]

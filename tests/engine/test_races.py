@@ -1,7 +1,7 @@
 """Where engines of this kind bite: one test for each line of the list that the design was made against.
 
 What needs whole scripts and killed parents is in `test_faults.py`; what a fake backend shows best, in
-`test_dispatcher.py`.
+`test_scheduler.py`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ import pytest
 
 import seqkit as sk
 from seqkit.engine import threads
-from seqkit.engine.consumer import Reader
 from seqkit.engine.processes import transport as processes
 from seqkit.engine.processes.block import JobBlock
 from seqkit.engine.processes.wire import JOB, Control
-from seqkit.engine.protocol import Job
+from seqkit.engine.reader import Reader
 from seqkit.engine.signals import CtrlCHeld, SignalsHeld
 
+from .fake import a_job
 from .kinds import KINDS, PROCESSES, Kind
 from .scripts import finished, forked
 from .traces import children, descriptors, pids_of, until, until_gone
@@ -122,7 +122,7 @@ def test_a_job_that_is_claimed_and_delivered_while_it_is_given_up_is_delivered(
     monkeypatch.setattr(Control, "claim", claim_late)
     with FORK.ahead(sk.smap(item, range(3)), 1, chunk_size=1) as node:
         backend = the_backend(node.start())
-        backend.submit(Job(1, -1, [2]))
+        backend.submit(a_job(1, [2]))
         backend.flush()
         until(taken.exists)  # and not claimed: for all anybody can tell, by a worker that died
         orphans, revoke = backend._orphans, JobBlock.revoke
@@ -142,7 +142,7 @@ def test_a_job_that_is_claimed_and_delivered_while_it_is_given_up_is_delivered(
         monkeypatch.setattr(backend, "_orphans", looked_for_a_little_late)
         backend._send_back_orphans()
         (done,) = backend.receive(0)
-        assert done.ticket == 1
+        assert done.job.ticket == 1
         assert done.result.open().values == [2]
         assert backend.receive(0) == []
         assert backend.pool.available() == node.statistics().slots
@@ -166,18 +166,18 @@ def test_a_job_that_is_just_being_sent_is_not_taken_for_lost(monkeypatch: pytest
                 return JOB.pack(*numbers)
 
         monkeypatch.setattr(processes, "JOB", Record())
-        backend.submit(Job(99, -1, [1]))
+        backend.submit(a_job(99, [1]))
         backend.flush()
         monkeypatch.undo()
         looking.join()
         assert found == [[]]
         os.kill(pid, signal.SIGCONT)
-        assert until(lambda: [event.ticket for event in backend.receive(0.1)]) == [99]
+        assert until(lambda: [event.job.ticket for event in backend.receive(0.1)]) == [99]
 
 
 def the_backend(node: sk.Prefetch) -> Any:
-    dispatcher: Any = node.engine._dispatcher
-    return dispatcher.backend
+    scheduler: Any = node.engine._scheduler
+    return scheduler.backend
 
 
 @pytest.mark.parametrize("kind", PROCESSES, ids=str)
@@ -573,7 +573,7 @@ def test_all_jobs_that_may_be_in_flight_fit_the_pipe(burst: int) -> None:
         os.set_blocking(backend._fds["jobs_w"], False)  # so that a write that would wait raises
         # The first page of the pipe is not free before its last byte is read.
         for ticket in range(backend.capacity):
-            backend.submit(Job(ticket + 1, -1, range(1)))
+            backend.submit(a_job(ticket + 1, range(1)))
             if (ticket + 1) % burst == 0:
                 backend.flush()
         backend.flush()
@@ -584,15 +584,16 @@ def test_all_jobs_that_may_be_in_flight_fit_the_pipe(burst: int) -> None:
 def test_a_forked_process_does_not_touch_jobs_that_are_about_to_be_sent() -> None:
     backend = idle_backend(4)
     try:
-        backend.submit(Job(1, -1, range(1)))
+        job = a_job(1, range(1))
+        backend.submit(job)
 
         def cancel() -> bool:
-            backend.cancel(1)
+            backend.cancel(job)
             return True
 
         with forked(cancel) as in_child:
             assert in_child()
-        assert backend._unsent[1].block.belongs_to(1)
+        assert job.progress.block.belongs_to(1)
     finally:
         backend.close()
 
@@ -664,7 +665,7 @@ def test_jobs_not_sent_when_a_signal_handler_raised_are_sent_later(
 ) -> None:
     with FORK.ahead(range(20), nworkers=1, max_buffered=1) as node:
         assert [node[0], node[1]] == [0, 1]
-        backend: Any = node.engine._dispatcher.backend  # type: ignore[union-attr]
+        backend: Any = node.engine._scheduler.backend  # type: ignore[union-attr]
         flush = backend.flush
 
         def interrupted() -> None:
@@ -677,7 +678,7 @@ def test_jobs_not_sent_when_a_signal_handler_raised_are_sent_later(
 def test_a_scan_that_a_signal_handler_interrupted_is_not_used_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Else several items that are there are handed out at once, and few reads come to the dispatcher.
+    # Else several items that are there are handed out at once, and few reads come to the scheduler.
     with FORK.ahead(range(100), nworkers=1, max_buffered=1) as node:
         assert [node[i] for i in range(3)] == [0, 1, 2]
         read = Reader.next

@@ -15,17 +15,17 @@ from typing import Any
 import pytest
 
 import seqkit as sk
-from seqkit.engine import dispatcher
+from seqkit.engine import scheduler
 from seqkit.engine.protocol import PrefetchError
 
 from .kinds import KINDS, Kind
 from .traces import children, descriptors, until
 
-ENGINE = os.path.dirname(dispatcher.__file__)
+ENGINE = os.path.dirname(scheduler.__file__)
 THREAD, FORK, _, SPAWN = KINDS
 ITEMS = list(range(14))
 REFUSALS = {
-    str(dispatcher.ReadsItself()),
+    str(scheduler.ReadsItself()),
     "prefetch: a signal handler cannot start workers while workers are started",
 }
 

@@ -72,10 +72,10 @@ def together(parties: int) -> Log:
 
 
 def consumers(node: sk.Prefetch[Any]) -> int:
-    dispatcher = node.engine._dispatcher
-    assert dispatcher is not None
-    dispatcher.step(dispatcher.sweep)
-    return len(dispatcher._consumers)
+    scheduler = node.engine._scheduler
+    assert scheduler is not None
+    scheduler.step(scheduler._sweep)
+    return len(scheduler._consumers)
 
 
 # -------------------------------------------------------------------- widths
@@ -515,9 +515,9 @@ def test_an_abandoned_plan_leaves_nothing_behind(below: Kind) -> None:
             del items
         assert list(stage) == list(range(0, 4000, 4))
         until(lambda: consumers(stage) == 0 and consumers(node) == 0, PATIENCE_S)
-        dispatcher = node.engine._dispatcher
-        assert dispatcher is not None
-        until(lambda: not dispatcher.step(lambda: dispatcher.in_flight) or not list(stage[:3]), PATIENCE_S)
+        scheduler = node.engine._scheduler
+        assert scheduler is not None
+        until(lambda: not scheduler.step(lambda: scheduler._jobs) or not list(stage[:3]), PATIENCE_S)
 
 
 def test_several_consumers_of_both_nodes() -> None:

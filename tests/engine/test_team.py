@@ -483,7 +483,7 @@ def test_many_workers_are_started_a_few_at_a_time(context: Any) -> None:
     many = 2 * team.STARTED_AT_ONCE + 1
     with sk.prefetch(range(400), many, "process", context=context, chunk_size=1) as node:
         node.start()
-        backend: Any = node.engine._dispatcher.backend  # type: ignore[union-attr]
+        backend: Any = node.engine._scheduler.backend  # type: ignore[union-attr]
         assert len(backend._team.handles) == team.STARTED_AT_ONCE
         assert list(node) == list(range(400))
         assert until(lambda: len(list(node)) == 400 and len(set(pids_of(node))) == many)
@@ -517,7 +517,7 @@ def test_a_start_hook_may_take_as_long_as_it_likes(monkeypatch: pytest.MonkeyPat
     event = threading.Event()
     with thread(event.wait, event.set):
         node = sk.prefetch(range(4), 1, "process", start_hook=lambda _: os.read(go[0], 1)).start()
-        backend: Any = node.engine._dispatcher.backend  # type: ignore[union-attr]
+        backend: Any = node.engine._scheduler.backend  # type: ignore[union-attr]
         handle = backend._team.handles[0]
         assert until(lambda: linux.is_readable(backend._fds["results_r"]))  # it has said that it begins
         assert handle.begins_by is not None

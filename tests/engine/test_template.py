@@ -54,7 +54,7 @@ def parent_of(pid: int) -> int:
 
 
 def team_of(node: Any) -> Any:
-    return node.engine._dispatcher.backend._team
+    return node.engine._scheduler.backend._team
 
 
 # -------------------------------------------------------------------- templates

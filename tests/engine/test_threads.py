@@ -1,17 +1,19 @@
-"""The backend of threads, without a dispatcher."""
+"""The backend of threads, without a scheduler."""
 
 from __future__ import annotations
 
 import threading
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 import seqkit as sk
 from seqkit.engine import threads
 from seqkit.engine.hooks import worker_info
-from seqkit.engine.protocol import Done, Job
+from seqkit.engine.protocol import Done
 from seqkit.engine.threads import Threads, _Run
+
+from .fake import a_job
 
 
 def test_urgent_jobs_run_first_and_in_the_order_in_which_they_were_asked_for() -> None:
@@ -26,14 +28,14 @@ def test_urgent_jobs_run_first_and_in_the_order_in_which_they_were_asked_for() -
     backend = Threads(sk.view(sk.smap(work, range(10))), [worker_info(0, 1, 0, "thread")], None, capacity=8)
     backend.start()
     try:
-        backend.submit(Job(0, -1, [0]))
+        backend.submit(a_job(0, [0]))
         has_begun.wait()
         for ticket, is_urgent in enumerate([False, True, True, False, True], 1):
-            backend.submit(Job(ticket, -1, [ticket], is_urgent=is_urgent))
+            backend.submit(a_job(ticket, [ticket], is_urgent=is_urgent))
         is_open.set()
         order: list[int] = []
         while len(order) < 6:
-            order += [event.ticket for event in backend.receive(10) if isinstance(event, Done)]
+            order += [event.job.ticket for event in backend.receive(10) if isinstance(event, Done)]
     finally:
         backend.close()
     assert order == [0, 2, 3, 5, 1, 4]
@@ -51,10 +53,9 @@ def test_the_clock_of_an_item_never_shows_its_wait_for_a_stage_below(monkeypatch
 
     seen: list[float] = []
     monkeypatch.setattr(threads, "monotonic_ns", lambda: now_ns)
-    run = Watched(cast(Any, None), Job(1, -1, [0]))
-    run.stand()
-    now_ns += 60 * 10**9
-    run.go_on()
+    run = Watched(threading.current_thread(), worker_info(0, 1, 0, "thread"), a_job(1, [0]))
+    with run:
+        now_ns += 60 * 10**9
     now_ns += 10**9
     assert max(seen) == 0.0
     assert run.ran_s() == 1.0

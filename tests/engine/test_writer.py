@@ -44,14 +44,14 @@ class Desk:
         self.behind, self.memory = self.memory[block_bytes:], self.memory[:block_bytes]
         self.block = JobBlock(self.memory)
 
-    def begin(self, items: int = 1000, is_whole: bool = False) -> Writer:
+    def begin(self, items: int = 1000, limit: int | None = GROUP_BYTES) -> Writer:
         """Begin a job of so many items."""
         self.block.assign(1)
 
         def of(error: BaseException) -> Record:
             return record(error, sk.view([0]))
 
-        return Writer(self.block, items, self.memory, of, is_whole)
+        return Writer(self.block, items, self.memory, of, limit)
 
     def finished(self, file: list[Any] | None = None) -> Outcomes:
         """Read the finished items, as they are now; that which comes in a file, too, if there is one."""
@@ -232,7 +232,7 @@ def test_a_job_ends_when_there_is_enough_to_deliver(size: int) -> None:
 
 
 def test_a_whole_job_ends_when_the_slot_is_full() -> None:
-    writer = Desk(8 * GROUP_BYTES).begin(items=100, is_whole=True)
+    writer = Desk(8 * GROUP_BYTES).begin(items=100, limit=8 * GROUP_BYTES)
     assert put_all(writer, [np.zeros(GROUP_BYTES // 2, np.uint8)] * 100) == 15  # the table takes some bytes
 
 

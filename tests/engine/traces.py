@@ -165,8 +165,8 @@ def threads() -> set[threading.Thread]:
 
 def pids_of(node: sk.Prefetch) -> list[int]:
     """Return the worker processes of a node, in the order of their numbers."""
-    dispatcher: Any = node.engine._dispatcher
-    team = dispatcher.backend._team
+    scheduler: Any = node.engine._scheduler
+    team = scheduler.backend._team
 
     def have_begun() -> bool:
         """Those of a template have, when it has told their pids."""

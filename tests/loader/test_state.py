@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.engine.consumer import Reader
+from seqkit.engine.reader import Reader
 from seqkit.samplers import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
 from seqkit.samplers.distributed import DistributedSampler
 from seqkit.samplers.splits import SplitSampler

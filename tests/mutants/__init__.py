@@ -6,7 +6,7 @@ follows the sentence that says what breaks. A file begins with the arguments of 
     run tests/engine
 
     A worker that died is not replaced, so its item fails at once. [1a2b3c4]
-    @ engine/dispatcher.py
+    @ engine/scheduler.py
     - if chunk.deaths >= self._options.retries:
     + if True:
 

@@ -20,7 +20,7 @@ Guarantees
 Relies on
 ---------
 - The executor completes every future, unless it reports that it has ended.
-- `start`, `submit`, `flush` and `close` are called under the dispatcher's lock.
+- `start`, `submit`, `flush` and `close` are called under the scheduler's lock.
 - All processes of the executor have the same version of seqkit.
 """
 
@@ -31,7 +31,6 @@ import os
 import pickle
 import threading
 import weakref
-from array import array
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -53,8 +52,9 @@ from ..errors import record
 from ..evaluate import NEVER_NS, Collector, Evaluator, Sink
 from ..hooks import call_hook
 from ..pickling import ByValue, dumps_by_value
+from ..processes.block import JobBlock, Writer
 from ..protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, Unsendable, drained
-from ..results import HEADER_BYTES, EncodedResult, Ready, Record, Result, encoded_item, private
+from ..results import HEADER_BYTES, EncodedResult, Ready, Record, Result, private
 from ..seeding import seed_item
 from ..stages import live_below
 from ..torch_modes import Modes, current_modes, in_modes
@@ -72,60 +72,59 @@ REFUSED = "takes no more tasks"
 # -------------------------------------------------------------------- in the process that sends tasks
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(slots=True)
 class Task:
-    """A job that waits, is in flight or has returned."""
+    """What the executor gets for a job, and its future once it was submitted."""
 
-    ticket: int
-    epoch: int
     indices: Any
-    budget_ns: int
     future: Future[Any] | None = None
-    is_unwanted: bool = False
+
+    def cancel(self) -> None:
+        if self.future is not None:
+            with suppress(Exception):  # Parsl's futures raise NotImplementedError
+                self.future.cancel()
 
 
 class TaskQueue:
     """The tasks of a node. Futures refer to it, so it must not refer to the pipeline."""
 
     def __init__(self) -> None:
-        self.tasks: dict[int, Task] = {}  # tasks that have not yet produced an event, by ticket
-        self.waiting: deque[Task] = deque()
-        self.under_way: set[Task] = set()
-        self.arrived: SimpleQueue[Task | Failed | None] = SimpleQueue()
-        self._unwanted: deque[int] = deque()
+        self.tasks: dict[Job, Task] = {}  # of the jobs that have not yet produced an event
+        self.waiting: deque[Job] = deque()
+        self.under_way: set[Job] = set()
+        self.arrived: SimpleQueue[Job | Failed | None] = SimpleQueue()
+        self._unwanted: deque[Job] = deque()
 
-    def add(self, task: Task, is_urgent: bool) -> None:
-        self.tasks[task.ticket] = task
-        (self.waiting.appendleft if is_urgent else self.waiting.append)(task)
+    def add(self, job: Job, task: Task) -> None:
+        self.tasks[job] = task
+        (self.waiting.appendleft if job.is_urgent else self.waiting.append)(job)
 
-    def next(self) -> Task | None:
-        """Remove and return the next waiting task. Move unwanted tasks to `arrived`."""
-        with suppress(IndexError):  # no task waits, or another thread has closed the queue
-            while (task := self.waiting.popleft()).is_unwanted:
-                self.arrived.put(task)
-            return task
+    def next(self) -> Job | None:
+        """Remove and return the next waiting job. Move cancelled jobs to `arrived`."""
+        with suppress(IndexError):  # no job waits, or another thread has closed the queue
+            while (job := self.waiting.popleft()).is_cancelled:
+                self.arrived.put(job)
+            return job
         return None
 
-    def cancel(self, ticket: int) -> None:
+    def cancel(self, job: Job) -> None:
         # The garbage collector may call this method, and cancelling a future takes a lock. So cancel later.
-        self._unwanted.append(ticket)
+        self._unwanted.append(job)
 
     def cancel_unwanted(self) -> None:
-        # Remove all tickets first: a cancelled future calls `completed`, which calls this method again.
-        tickets = []
+        # Remove all jobs first: a cancelled future calls `completed`, which calls this method again.
+        jobs = []
         with suppress(IndexError):
             while True:
-                tickets.append(self._unwanted.popleft())
-        for ticket in tickets:
-            task = self.tasks.get(ticket)
-            if task is not None:
-                task.is_unwanted = True
-                _cancel(task)
+                jobs.append(self._unwanted.popleft())
+        for job in jobs:
+            if (task := self.tasks.get(job)) is not None:
+                task.cancel()
 
-    def completed(self, task: Task, _: object) -> None:
+    def completed(self, job: Job, _: object) -> None:
         """Accept a completed task. A future calls this method, in any thread."""
-        self.under_way.discard(task)
-        self.arrived.put(task)
+        self.under_way.discard(job)
+        self.arrived.put(job)
         # The last iterator may have been dropped. Then no other call would cancel its tasks.
         self.cancel_unwanted()
 
@@ -133,15 +132,9 @@ class TaskQueue:
         """Cancel and forget all tasks."""
         self.waiting.clear()
         for task in list(self.tasks.values()):
-            _cancel(task)
+            task.cancel()
             task.future = None  # the result may still arrive, and must not be kept
         self.tasks.clear()
-
-
-def _cancel(task: Task) -> None:
-    if task.future is not None:
-        with suppress(Exception):  # Parsl's futures raise NotImplementedError
-            task.future.cancel()
 
 
 class PipelineMessage(NamedTuple):
@@ -217,42 +210,42 @@ class ExecutorBackend(Backend):
             indices = job.indices if self._shared is not None else dumps_by_value(job.indices)
         except Exception as error:
             raise Unsendable(error) from None
-        budget_ns = NEVER_NS if job.is_whole else self._budget_ns
-        self._queue.add(Task(job.ticket, job.epoch, indices, budget_ns), job.is_urgent)
+        self._queue.add(job, Task(indices))
 
     def flush(self) -> None:
         """Send waiting tasks, up to the limit of tasks in flight."""
         queue = self._queue
         queue.cancel_unwanted()
-        while len(queue.under_way) < self._most and (task := queue.next()) is not None:
+        while len(queue.under_way) < self._most and (job := queue.next()) is not None:
             try:
-                task.future = self._submitted(task)
+                task = queue.tasks[job]
+                task.future = future = self._submitted(job, task.indices)
             except Exception as error:  # the executor is shut down or broken
                 queue.arrived.put(Failed(None, self._why_ended(error), REFUSED))
                 return
-            queue.under_way.add(task)
-            task.future.add_done_callback(partial(queue.completed, task))
+            queue.under_way.add(job)
+            future.add_done_callback(partial(queue.completed, job))
 
-    def _submitted(self, task: Task) -> Future[Any]:
+    def _submitted(self, job: Job, indices: Any) -> Future[Any]:
         """Submit a task to the executor, with the pipeline if a process lacks the pipeline."""
-        submit = self._executor.submit
+        submit, budget_ns = self._executor.submit, NEVER_NS if job.is_whole else self._budget_ns
         if self._shared is not None:
-            return submit(evaluate_here, self._shared, task.epoch, task.indices, task.budget_ns)
+            return submit(evaluate_here, self._shared, job.consumer.epoch, indices, budget_ns)
         sent = PipelineMessage(self._pickled, tuple(_closed)) if self._to_send else None
         self._to_send = max(0, self._to_send - 1)
-        return submit(evaluate, self._key, sent, task.epoch, task.indices, task.budget_ns)
+        return submit(evaluate, self._key, sent, job.consumer.epoch, indices, budget_ns)
 
-    def cancel(self, ticket: int) -> None:
-        self._queue.cancel(ticket)
+    def cancel(self, job: Job) -> None:
+        self._queue.cancel(job)
 
     # ---------------------------------------------------------------- results
 
-    def receive(self, timeout_s: float | None) -> list[Event]:
+    def receive(self, timeout_s: float) -> list[Event]:
         self._queue.cancel_unwanted()
-        arrived = drained(self._queue.arrived, CHECK_S if timeout_s is None else min(timeout_s, CHECK_S))
+        arrived = drained(self._queue.arrived, min(timeout_s, CHECK_S))
         if not arrived and (ended := self._ended()) is not None:
             return [Failed(None, ended, REFUSED)]
-        events = [self._event(item) if isinstance(item, Task) else item for item in arrived]
+        events = [self._event(item) if isinstance(item, Job) else item for item in arrived]
         return [event for event in events if event is not None]
 
     def _ended(self) -> Exception | None:
@@ -268,29 +261,29 @@ class ExecutorBackend(Backend):
         """Return the executor's own reason for an error, if it has one."""
         return (self._managed and self._managed.ended()) or error
 
-    def _event(self, task: Task) -> Event | None:
-        """Return the outcome of a task, or None if the task is sent again."""
-        if task.ticket not in self._queue.tasks:  # the node was closed
+    def _event(self, job: Job) -> Event | None:
+        """Return the outcome of a job, or None if the job is sent again."""
+        task = self._queue.tasks.get(job)
+        if task is None:  # the node was closed
             return None
-        event = self._outcome(task)
+        event = self._outcome(job, task.future)
         if event is None:
             # Send the pipeline with one task at a time. The process that receives it returns no further
             # tasks.
             self._to_send = max(1, self._to_send)
             task.future = None
-            self._queue.waiting.appendleft(task)
+            self._queue.waiting.appendleft(job)
             return None
-        self._queue.tasks.pop(task.ticket, None)
+        self._queue.tasks.pop(job, None)
         return event
 
-    def _outcome(self, task: Task) -> Event | None:
+    def _outcome(self, job: Job, future: Future[Any] | None) -> Event | None:
         """Return the outcome of a task, or None if its process does not have the pipeline."""
-        future = task.future
         if future is None or future.cancelled():
-            return Skipped(task.ticket)
+            return Skipped(job)
         error = future.exception()
         if error is not None:
-            return self._loss(task, error)
+            return self._loss(job, error)
         result = future.result()
         if result is None:
             return None
@@ -300,14 +293,14 @@ class ExecutorBackend(Backend):
             return Failed(worker, result.rebuild(), what)
         items, cost_ns, is_end = result
         unpacked = self._unpacked(*items) if isinstance(items, tuple) else items
-        return Done(task.ticket, unpacked, cost_ns, None, is_end=is_end)
+        return Done(job, unpacked, cost_ns, None, is_end=is_end)
 
-    def _loss(self, task: Task, error: BaseException) -> Event:
+    def _loss(self, job: Job, error: BaseException) -> Event:
         if isinstance(error, CANNOT_BEGIN):
             return Failed(None, error, "cannot do its tasks")
         if isinstance(error, BrokenExecutor):
             return Failed(None, self._why_ended(error), REFUSED)
-        return Lost(task.ticket, None, 0, f"was lost ({summary(error)})", 0.0)
+        return Lost(job, None, 0, f"was lost ({summary(error)})", 0.0)
 
     def _unpacked(self, packed: bytes, count: int) -> EncodedResult:
         self._nbytes += len(packed)
@@ -478,40 +471,13 @@ def evaluate(key: str, sent: PipelineMessage | None, epoch: int, indices: bytes,
         wanted = pickle.loads(indices)
     except BaseException as error:
         raise RuntimeError(summary(error)) from None  # the exception itself may not be picklable
-    packer = _Packer(pipeline.evaluator(), len(wanted))
-    is_end = pipeline.run(epoch, wanted, packer, budget_ns)
-    return packer.packed(), perf_counter_ns() - begun, is_end
-
-
-class _Packer:
-    """A sink that packs each item for another process as soon as the item is finished."""
-
-    def __init__(self, evaluator: Evaluator, items: int) -> None:
-        self._evaluator = evaluator
-        self._table = array("q")
-        self._data = bytearray(HEADER_BYTES + 16 * items)  # the table is filled in at the end
-
-    def put(self, value: Any) -> bool:
-        return self._add(value, False)
-
-    def fail(self, error: BaseException) -> bool:
-        return self._add(record(error, self._evaluator.keyed), True)
-
-    def _add(self, value: Any, is_failed: bool) -> bool:
-        data = self._data
-        is_failed, (form, tail, moved, start, _) = encoded_item(value, is_failed, None, len(data))
-        for offset, buffer in moved:
-            data += bytes(offset - len(data))
-            data += buffer
-        data += tail
-        self._table.extend((start << 3 | is_failed << 2 | form, len(data)))
-        return True
-
-    def packed(self) -> tuple[bytes, int]:
-        """Return the items in the form of an encoded result, and their number."""
-        table = self._table.tobytes()
-        self._data[HEADER_BYTES : HEADER_BYTES + len(table)] = table
-        return bytes(self._data), len(self._table) // 2
+    evaluator = pipeline.evaluator()
+    block = JobBlock(private(HEADER_BYTES + 16 * len(wanted)))  # for the table; the items lie behind it
+    writer = Writer(
+        block, len(wanted), block.memory, lambda error: record(error, evaluator.keyed), limit=None
+    )
+    is_end = pipeline.run(epoch, wanted, writer, budget_ns)
+    return (b"".join(writer.contents()), block.finished()), perf_counter_ns() - begun, is_end
 
 
 def _received(key: str, sent: PipelineMessage | None) -> _Pipeline | None:

@@ -50,7 +50,7 @@ class JobBlock:
     finished; 2 when the current item began, in monotonic ns (below 0: minus the time
     that it has run, while it waits for a node below); 3 used bytes of the block (the worker writes
     words 1 to 3, the count last); 4 the last job whose result was read (the parent writes); 5 a job that is
-    cancelled (any thread of the parent writes).
+    cancelled (any thread of the parent writes); 6 the number of the worker that began the job.
     """
 
     __slots__ = ("doubles", "memory", "words")
@@ -86,11 +86,19 @@ class JobBlock:
         """Return whether the result of a job was read (worker)."""
         return self.words[4] >= ticket
 
-    def stand(self) -> None:
+    def begin(self, worker: int, now_ns: int) -> None:
+        """Begin the job and its first item (worker)."""
+        self.words[6], self.words[2] = worker, now_ns
+
+    def worker(self) -> int:
+        """Return the number of the worker that began the job."""
+        return self.words[6]
+
+    def __enter__(self) -> None:
         """Stop the clock of the current item (worker)."""
         self.words[2] -= monotonic_ns()  # negative: minus the time that it has run
 
-    def go_on(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Let the clock of the current item go on (worker)."""
         self.words[2] += monotonic_ns()
 
@@ -184,7 +192,7 @@ def most_items(nbytes: int) -> int:
 class Writer:
     """Write the items of one job into its block, each item as soon as it is finished.
 
-    Data that does not fit is kept in `overflow` and ends the job.
+    Data that does not fit is kept in `overflow` and ends the job, unless the job has no limit.
 
     Parameters
     ----------
@@ -195,8 +203,9 @@ class Writer:
         The memory of the block again, as an object of its own. User code may hold parts of it.
     record : callable
         Returns the record of an exception.
-    is_whole : bool
-        Whether only the size of the block limits the job.
+    limit : int or None
+        The job ends when its results reach this size in bytes, or the block is full. None: it never does,
+        and all data may lie in `overflow`.
     """
 
     def __init__(
@@ -205,13 +214,13 @@ class Writer:
         items: int,
         arena: Block,
         record: Callable[[BaseException], Any],
-        is_whole: bool = False,
+        limit: int | None = GROUP_BYTES,
     ) -> None:
         self._block = block
-        self._limit = len(arena) if is_whole else GROUP_BYTES
+        self._limit = limit
         self._record = record
         self.arena = arena
-        self._most = min(items, most_items(len(block.memory)))
+        self._most = items if limit is None else min(items, most_items(len(block.memory)))
         self._start = self.used = HEADER_BYTES + 16 * self._most
         self._largest = 0
         self.buffers = 0
@@ -298,20 +307,21 @@ class Writer:
         is_inside = not self.overflow
         if is_inside:
             self._block.words[3] = end
-        more = self._enter(start << 3 | is_failed << 2 | form, end, is_inside)
+        more = self._enter(start << 3 | is_failed << 2 | form, end, is_inside or self._limit is None)
         self._largest = max(self._largest, end - before)
-        return more and is_inside and self._has_room()
+        return more and (self._limit is None or (is_inside and self._has_room(self._limit)))
 
     def _place(self, memory: Block, offset: int, buffer: memoryview) -> None:
         end = offset + buffer.nbytes
         if end > len(memory) or self.overflow:
-            self.overflow.append((offset, buffer))
+            # An item of a job that goes on may have memory that the next item writes to.
+            self.overflow.append((offset, buffer if self._limit is not None else memoryview(bytes(buffer))))
         else:
             memory[offset:end] = np.frombuffer(buffer, np.uint8)
 
-    def _has_room(self) -> bool:
+    def _has_room(self, limit: int) -> bool:
         """Return whether the largest item so far would fit once more, and the job is below its limit."""
-        if self.used - self._start > self._limit:
+        if self.used - self._start > limit:
             return False
         return aligned(self.used) + self._largest <= len(self.arena)
 

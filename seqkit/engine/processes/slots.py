@@ -16,7 +16,7 @@ Guarantees
 
 Relies on
 ---------
-- This object is used only in the parent, and by one thread at a time (the dispatcher's lock). There is one
+- This object is used only in the parent, and by one thread at a time (the scheduler's lock). There is one
   exception: the thread that receives may call `park`, `release`, `retire` and `free_retained` at the same
   time as another thread. Each of these moves slots from one container to another in single steps.
 

@@ -246,15 +246,12 @@ class Team:
 
     # ---------------------------------------------------------------- events
 
-    def patience_s(self, wait_s: float | None) -> float | None:
+    def patience_s(self, wait_s: float) -> float:
         """Return how long to poll, at most `wait_s`. Call `do_what_is_due` after that."""
         if self._missing or self._failures:
             return 0.0
         due = [handle.begins_by for handle in self.handles.values() if handle.begins_by is not None]
-        if not due:
-            return wait_s
-        left_s = max(0.0, min(due) - monotonic())
-        return left_s if wait_s is None else min(left_s, wait_s)
+        return max(0.0, min([wait_s, *(deadline - monotonic() for deadline in due)]))
 
     def do_what_is_due(self) -> None:
         """Kill workers that have not begun in time."""

@@ -4,7 +4,7 @@ Guarantees
 ----------
 - Workers pull jobs. Any idle worker takes the next job, without the parent's help.
 - One wait covers results, worker deaths and `wake`. Only finished items of jobs that are still running are
-  looked for at intervals (`collect`).
+  looked for at intervals (`Job.taken`).
 - A worker that dies loses at most the job it had. The job is reported as `Lost`, and the worker is
   replaced.
 - A job that was taken and never claimed is revoked before it is sent again. So two workers never write to
@@ -34,7 +34,6 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import numpy.random  # noqa: F401  a worker forked while another thread imports it would deadlock
@@ -57,7 +56,7 @@ from .interpreter import require_streams
 from .segment import PAGE, Segment
 from .slots import SlotPool
 from .team import MOST_DEATHS, Team, WorkerHandle, starting
-from .wire import ERROR_BYTES, JOB, RESULT, Control, Flag, Kind, SegmentLayout, Spec
+from .wire import ERROR_BYTES, JOB, RESULT, URGENT, Control, Flag, Kind, SegmentLayout, Spec
 from .worker import Descriptors
 from .worker_process import WorkerSetup
 
@@ -72,19 +71,48 @@ SLOT_BYTES_MAX = 1 << 30
 READ_BYTES = 1 << 16
 
 
-@dataclass(slots=True)
 class _Sent:
-    """A job in flight: its slot, the number of its items, and their progress."""
+    """A job in a slot: its block, and how far its worker is."""
 
-    slot: int
-    block: JobBlock
-    items: int
-    seen: int = 0  # how many items were finished at the last `collect`
-    seen_end: int = 0  # where their data ends, or before that
-    delivered: int = 0
-    delivered_end: int = 0
-    file: int = -1  # the file with its indices, if they do not fit the slot
-    is_urgent: bool = False
+    __slots__ = ("_seen_end", "_taken_end", "block", "file", "items", "slot")
+
+    def __init__(self, slot: int, block: JobBlock, items: int) -> None:
+        self.slot = slot
+        self.block = block
+        self.items = items
+        self.file = -1  # the file with its indices, if they do not fit the slot
+        self._seen_end = self._taken_end = 0  # where the data of the items that were seen, and taken, end
+
+    @property
+    def worker(self) -> int:
+        return self.block.worker()
+
+    def ran_s(self) -> float | None:
+        return self.block.ran_s()
+
+    def finished(self) -> int:
+        self._seen_end = self.block.used()  # before the count, which the worker writes last
+        return self.block.finished()
+
+    def take(self, first: int, stop: int) -> Result:
+        result = self.copy(first, stop, self.block.used())
+        self._taken_end = self._seen_end
+        return result
+
+    def copy(self, first: int, stop: int, used: int) -> Result:
+        """Return items in private memory. `used` is the size of the block up to their end."""
+        try:
+            memory = private(used)
+        except MemoryError as error:
+            return Ready.failed(error, stop - first)
+        table = min(HEADER_BYTES + 16 * self.items, used)
+        for part in slice(table), slice(max(table, self._taken_end), used):
+            memory[part] = self.block.memory[part]
+        return EncodedResult(memory, first, stop, self.nbytes(used))
+
+    def nbytes(self, used: int) -> int:
+        """Return the size of the items in a block that is used up to `used`."""
+        return max(0, used - HEADER_BYTES - 16 * self.items)
 
 
 class Processes(Backend):
@@ -128,10 +156,10 @@ class Processes(Backend):
         self._pid = os.getpid()
         self._fds: dict[str, int] = {}
         self._team: Team | None = None
-        self._sent: dict[int, _Sent] = {}  # by ticket, in the order of sending
+        self._sent: dict[int, Job] = {}  # by ticket, in the order of sending
         self._events: list[Event] = []
         self._unread = b""  # the beginning of an incomplete record
-        self._unsent: dict[int, _Sent] = {}
+        self._unsent: dict[int, Job] = {}
         self._records: tuple[list[bytes], list[bytes]] = [], []  # unsent records: jobs, and urgent jobs
         # Held while jobs are noted and written, so that `_orphans` sees both or neither. Reentrant, because
         # a signal handler may read the node.
@@ -252,13 +280,15 @@ class Processes(Backend):
         except BaseException:
             self.pool.release(slot)
             raise
-        sent = _Sent(slot, block, len(job.indices), is_urgent=job.is_urgent)
+        sent = _Sent(slot, block, len(job.indices))
         if packed[0] == Packing.FILE:
             sent.file = packed[3]
         block.assign(job.ticket)
-        self._unsent[job.ticket] = sent
+        job.progress = sent
+        self._unsent[job.ticket] = job
         flags = job.is_whole | job.is_timed << 1
-        record = JOB.pack(job.ticket, slot, flags, *packed, job.epoch, job.order)
+        order = URGENT if job.is_urgent else job.order
+        record = JOB.pack(job.ticket, slot, flags, *packed, job.consumer.epoch, order)
         self._records[job.is_urgent].append(record)  # last, because a job must be noted before it is sent
 
     def flush(self) -> None:
@@ -277,13 +307,10 @@ class Processes(Backend):
         for first in range(0, len(records), size or 1):
             os.write(fd, b"".join(records[first : first + size]))
 
-    def cancel(self, ticket: int) -> None:
-        sent = self._sent.get(ticket) or self._unsent.get(ticket)
-        try:
-            if sent is not None:
-                sent.block.cancel(ticket)  # has no effect if another job has the slot by now
-        except AttributeError:
-            pass  # closed, perhaps at this moment
+    def cancel(self, job: Job) -> None:
+        sent = job.progress
+        if sent is not None and not self._closed:  # as in a forked child, which must not write there
+            sent.block.cancel(job.ticket)  # has no effect if another job has the slot by now
 
     @property
     def order(self) -> int:
@@ -291,12 +318,10 @@ class Processes(Backend):
 
     # ---------------------------------------------------------------- results
 
-    def receive(self, timeout_s: float | None) -> list[Event]:
+    def receive(self, timeout_s: float) -> list[Event]:
         assert self._team is not None
         timeout_s = self._team.patience_s(timeout_s)
-        wait_ms = None if timeout_s is None else max(0, int(timeout_s * 1000) + 1)
-        if self._events:  # `running_s` may have found events
-            wait_ms = 0
+        wait_ms = 0 if self._events else int(timeout_s * 1000) + 1  # `stop` may have found events
         for fd, _ in self._poll.poll(wait_ms):
             if fd == self._fds["wake_r"]:
                 linux.clear(fd)
@@ -350,80 +375,50 @@ class Processes(Backend):
         self, ticket: int, worker: int, count: int, used: int, cost_ns: int, file: int, flags: int
     ) -> None:
         """Accept the items of a job that is over. Their arrays lie in its slot or in a file."""
-        sent = self._sent[ticket]
-        nbytes = max(0, used - HEADER_BYTES - 16 * sent.items)
+        job = self._sent[ticket]
+        sent, first = job.progress, job.delivered
         self.nbytes += used
         if file >= 0:
-            result = self._from_file(sent, ticket, worker, count, used, file, nbytes)
+            result = self._from_file(job, worker, count, used, file)
             if result is None:
                 return
         elif flags & Flag.HAS_ARRAYS and not flags & Flag.RETAINED and self.pool.park(sent.slot):
-            result = SlotResult(self.pool, sent.slot, used, sent.delivered, count, nbytes)
+            result = SlotResult(self.pool, sent.slot, used, first, count, sent.nbytes(used))
         else:
-            result = self._copied(sent, count, used, nbytes)
+            result = sent.copy(first, count, used)
         is_parked = result.holds_slot()
         if flags & Flag.RETAINED:
             self.pool.retire(sent.slot, worker)
-        self._end_job(ticket, frees=not (is_parked or flags & Flag.RETAINED))
-        self._events.append(Done(ticket, result, cost_ns, worker, is_end=bool(flags & Flag.IS_END)))
+        self._end_job(job, frees=not (is_parked or flags & Flag.RETAINED))
+        self._events.append(Done(job, result, cost_ns, worker, is_end=bool(flags & Flag.IS_END)))
 
-    def _copied(self, sent: _Sent, stop: int, used: int, nbytes: int) -> Result:
-        """Return the items of a job in private memory, from the first undelivered one on."""
-        try:
-            memory = private(used)
-        except MemoryError as error:
-            return Ready.failed(error, stop - sent.delivered)
-        table = min(HEADER_BYTES + 16 * sent.items, used)
-        for part in slice(table), slice(max(table, sent.delivered_end), used):
-            memory[part] = sent.block.memory[part]
-        return EncodedResult(memory, sent.delivered, stop, nbytes)
-
-    def _from_file(
-        self, sent: _Sent, ticket: int, worker: int, count: int, used: int, file: int, nbytes: int
-    ) -> Result | None:
+    def _from_file(self, job: Job, worker: int, count: int, used: int, file: int) -> Result | None:
         """Return the items of a file of a worker. Return None, and report the job, if it is gone."""
-        handle = self._handles[worker]
-        self._miss(used if count - sent.delivered == 1 else 0)
+        handle, left = self._handles[worker], count - job.delivered
+        self._miss(used if left == 1 else 0)
         try:
-            return EncodedResult(from_file(handle.pid, file, used), sent.delivered, count, nbytes)
+            memory = from_file(handle.pid, file, used)
+            return EncodedResult(memory, job.delivered, count, job.progress.nbytes(used))
         except (OSError, MemoryError) as error:
             # The file of a worker that is dying may disappear before the worker does.
             if not handle.has_ended(END_S if isinstance(error, FileNotFoundError) else 0.0):
-                # Out of memory or descriptors, or no /proc.
-                return Ready.failed(error, count - sent.delivered)
-        self._end_job(ticket)
-        number = None if count - sent.delivered > 1 else worker  # it may have been at any item of the job
-        self._events.append(Lost(ticket, number, handle.pid, "ended before its result was read", 0.0))
+                return Ready.failed(error, left)  # out of memory or descriptors, or no /proc
+        self._end_job(job)
+        number = None if left > 1 else worker  # it may have been at any item of the job
+        self._events.append(Lost(job, number, handle.pid, "ended before its result was read", 0.0))
         return None
 
-    def collect(self) -> list[Event]:
-        found: list[Event] = []
-        for handle in self._handles.values():
-            ticket = self._control.claimed(handle.number)[0]
-            sent = self._sent.get(ticket)
-            if sent is not None and sent.items > 1:
-                if sent.seen > sent.delivered:
-                    found.append(self._collected(ticket, sent, sent.seen, handle.number))
-                sent.seen_end = sent.block.used()  # before the count, which the worker writes last
-                sent.seen = sent.block.finished()
-        return found
-
-    def _collected(self, ticket: int, sent: _Sent, count: int, worker: int) -> Done:
-        """Return copies of the finished items of a job that is still running, or whose worker died."""
-        used = sent.block.used()
-        result = self._copied(sent, count, used, max(0, used - HEADER_BYTES - 16 * sent.items))
-        sent.delivered, sent.delivered_end = count, sent.seen_end
-        return Done(ticket, result, 0, worker, is_last=False)
-
     def _skip(self, ticket: int) -> None:
-        if ticket in self._sent:  # otherwise the job was cancelled and sent again long ago
-            self._end_job(ticket)
-            self._events.append(Skipped(ticket))
+        job = self._sent.get(ticket)
+        if job is not None:  # otherwise the job was cancelled and sent again long ago
+            self._end_job(job)
+            self._events.append(Skipped(job))
 
-    def _end_job(self, ticket: int, frees: bool = True) -> None:
+    def _end_job(self, job: Job, frees: bool = True) -> None:
         """Remove a job that is no longer in flight, and free its slot."""
-        sent = self._sent.pop(ticket)
-        sent.block.mark_read(ticket)
+        sent, job.progress = job.progress, None
+        del self._sent[job.ticket]
+        sent.block.mark_read(job.ticket)
         if sent.file >= 0:
             os.close(sent.file)
         if frees:
@@ -473,20 +468,20 @@ class Processes(Backend):
         number, death = handle.number, handle.death
         assert death is not None
         ticket = self._control.claimed(number)[0]
-        sent = self._sent.get(ticket)
-        if sent is None:
+        job = self._sent.get(ticket)
+        if job is None:
             self._send_back_orphans()
         elif handle.stopped not in (0, ticket):
             self._skip(ticket)  # the worker was killed for its previous job, and had just begun this one
         else:
-            if (finished := sent.block.finished()) > sent.delivered:
-                self._events.append(self._collected(ticket, sent, finished, number))
-            ran_s = sent.block.ran_s() or 0.0
-            self._end_job(ticket)
+            self._events += job.taken(job.progress.finished())
+            ran_s = job.progress.ran_s() or 0.0
+            self._end_job(job)
             cause = "was killed" if handle.stopped else death.cause
             stopped = bool(handle.stopped)
-            lost = Lost(ticket, number, handle.pid, cause, ran_s, stopped, death.hint, handle.stack)
-            self._events.append(lost)
+            self._events.append(
+                Lost(job, number, handle.pid, cause, ran_s, stopped, death.hint, handle.stack)
+            )
         self._control.clear_claim(number)
         self.pool.free_retained(number)
 
@@ -501,7 +496,7 @@ class Processes(Backend):
         # to claim it. Revoke all of them. Either that worker sees that its job is revoked, or this thread
         # sees that the job was claimed before.
         for ticket in orphans:
-            self._sent[ticket].block.revoke()
+            self._sent[ticket].progress.block.revoke()
         time.sleep(VISIBLE_S)
         lost = set(orphans).intersection(self._orphans())
         self._read()  # last: a job that was claimed and delivered in between also looked like an orphan
@@ -522,21 +517,13 @@ class Processes(Backend):
 
     # ---------------------------------------------------------------- time, wake up and close
 
-    def running_s(self) -> dict[int, float]:
-        self._read()  # a job that is done, but whose result was not read yet, must not count as running
-        running: dict[int, float] = {}
-        for handle in self._handles.values():
-            ticket = self._control.claimed(handle.number)[0]
-            if ticket in self._sent and (ran_s := self._sent[ticket].block.ran_s()) is not None:
-                running[ticket] = ran_s
-        return running
-
-    def stop(self, ticket: int) -> None:
+    def stop(self, job: Job) -> None:
+        self._read()  # a job that is done, but whose result was not read yet, is not late
         for handle in self._handles.values():
             # A worker that died unseen, while the consumer was busy, was not too slow.
-            is_at_it = self._control.claimed(handle.number)[0] == ticket and not handle.stopped
-            if is_at_it and not handle.has_ended(0):
-                handle.stopped, handle.stack = ticket, self._stack(handle)
+            is_at_it = self._control.claimed(handle.number)[0] == job.ticket and not handle.stopped
+            if job.progress is not None and is_at_it and not handle.has_ended(0):
+                handle.stopped, handle.stack = job.ticket, self._stack(handle)
                 handle.kill()
 
     def _stack(self, handle: WorkerHandle) -> str:

@@ -30,6 +30,7 @@ from .segment import PAGE, Segment
 # ticket, slot, whether the job is whole (1) and timed (2), packing and three numbers (see `block.pack`),
 # epoch, order (see `Job`)
 JOB = struct.Struct("<9q")
+URGENT = (1 << 62) - 1  # the order of urgent jobs, which are never skipped
 # ticket, worker, kind, number of items (or another number, see `Kind`), used bytes of the slot or the file,
 # cost in ns, descriptor of a file of the worker that replaces the slot (-1: none), flags
 RESULT = struct.Struct("<8q")

@@ -17,9 +17,11 @@ Relies on
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import select
+import termios
 import weakref
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,16 +31,16 @@ from typing import Any
 
 from ...core.view import View
 from ...core.worker import evaluating
-from ..clock import set_clock
+from ..clock import current_clock
 from ..codec import Block
 from ..errors import record
-from ..evaluate import NEVER_NS, Evaluator
+from ..evaluate import Evaluator
 from ..generators import generators, state
 from ..hooks import leave_fork
 from ..seeding import Seeding
 from ..stages import live_below
 from . import linux
-from .block import JobBlock, Writer, to_file, unpack
+from .block import GROUP_BYTES, JobBlock, Writer, to_file, unpack
 from .segment import Segment
 from .wire import JOB, RESULT, Control, Flag, Kind, Spec
 
@@ -104,7 +106,7 @@ class Worker:
             begun, block = monotonic_ns(), self._blocks.get(slot) or self._block(slot)
             self.control.claim(self.number, ticket, begun)
             if block.belongs_to(ticket) and order >= self.control.order:
-                block.words[2] = begun
+                block.begin(self.number, begun)
                 try:
                     indices = unpack(block, packing, a, b, c, self.spec.parent)
                 except BaseException as error:  # a key decides how it is unpickled
@@ -124,7 +126,8 @@ class Worker:
         return self.segment.block(self.layout.slot_at(slot), self.layout.slot_bytes)
 
     def _writer(self, slot: int, items: int, is_whole: bool = False) -> Writer:
-        return Writer(self._blocks[slot], items, self._arenas[slot], self._record, is_whole)
+        limit = self.layout.slot_bytes if is_whole else GROUP_BYTES
+        return Writer(self._blocks[slot], items, self._arenas[slot], self._record, limit)
 
     def _record(self, error: BaseException) -> Any:
         return record(error, self.evaluator.keyed)
@@ -149,7 +152,7 @@ class Worker:
     ) -> None:
         """Run a job and deliver its items."""
         begun_ns, writer = monotonic_ns(), self._writer(slot, len(indices), is_whole)
-        set_clock(block if is_timed else None)
+        current_clock.set(block if is_timed else None)
         if epoch != self.seeding.epoch and self.spec.item_seed is None:
             self.seeding.begin(epoch)
         if len(indices) == 1:
@@ -158,10 +161,10 @@ class Worker:
             with evaluating(None if self._retains else writer.allocate):
                 is_end = self.evaluator.run(epoch, indices, writer)
         else:
-            budget_ns = NEVER_NS if is_whole else self.spec.budget_ns
             began = partial(block.words.__setitem__, 2) if is_timed else None
-            is_end = self.evaluator.run(epoch, indices, writer, budget_ns, began)
-        set_clock(None)
+            goes_on = self._none_is_urgent if is_whole else None
+            is_end = self.evaluator.run(epoch, indices, writer, self.spec.budget_ns, began, goes_on=goes_on)
+        current_clock.set(None)
         if os.getpid() != self._pid:
             leave_fork()
         if self._alike:
@@ -177,6 +180,9 @@ class Worker:
             if state(held) != key[1]:
                 tell(self.fds, self.number, Kind.ALIKE, items=self.spec.generators.index(key))
         self._alike.clear()
+
+    def _none_is_urgent(self) -> bool:
+        return fcntl.ioctl(self.fds.urgent, termios.FIONREAD, bytes(4)) == bytes(4)
 
     def _next_job(self) -> bytes:
         """Wait for a job. Return no bytes when there are no more jobs."""

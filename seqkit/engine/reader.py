@@ -1,9 +1,21 @@
-"""Read a node: by iterators, and by plain indexing, which works ahead while indices come in order."""
+"""Read a node: by iterators, and by plain indexing, which works ahead while indices come in order.
+
+Nothing here needs the lock of the scheduler.
+
+Guarantees
+----------
+- The plan, which may run user code, is drawn without a lock.
+- An iterator goes on after the error of an item. It is over after Ctrl-C, and refuses each further read.
+
+Relies on
+---------
+- A reader is used by one thread at a time.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import Any, Protocol
 
@@ -14,15 +26,96 @@ from ..core.indices import Length, Unsized
 from ..core.iteration import Progress
 from ..core.tracebacks import hide_frames
 from .chunking import MAX_CHUNK
-from .consumer import Reader
 from .culprits import Unpicklable
-from .dispatcher import ReadsItself
-from .protocol import PrefetchError
+from .protocol import Consumer, LowerPlan, PrefetchError
 from .results import Outcomes
-from .window import Chunk
+from .scheduler import ReadsItself, Scheduler
+from .window import Chunk, ChunkWindow
 
 # How many items that were computed ahead and passed over plain indexing keeps.
 MOST_KEPT = 64
+
+
+class Reader:
+    """Reads a plan as one consumer of a node. When it is dropped, the consumer's pending items are cancelled.
+
+    It submits no job before its first `next` or `prepare`. `limit` is the most items that are pending.
+    `timeout_s` is the time limit of its items if the node has none.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        plan: Iterable[Any],
+        epoch: Any,
+        limit: int | None = None,
+        in_order: bool = True,
+        stage: LowerPlan | None = None,
+        cut: Callable[[Any], int] | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        window = ChunkWindow(
+            plan, scheduler.limit(limit), in_order, None if scheduler.chunking.fixed else cut
+        )
+        self.consumer = Consumer(window, epoch, stage, scheduler.limit_s(timeout_s))
+        self._scheduler = scheduler
+        scheduler.watch(self, self.consumer)
+
+    def next(self) -> list[Chunk]:
+        """Return the next chunks, with results to open. The list is empty at the end of the plan."""
+        if self._scheduler.is_copy():  # the workers belong to the parent, and the lock may stay held
+            raise PrefetchError("prefetch: this iterator was begun before a fork; begin another one")
+        chunks, draws = self._scheduler.next(self.consumer, [])
+        while draws and not chunks:
+            chunks, draws = self._scheduler.next(self.consumer, self._draw(draws))
+        self._fill(draws)
+        return chunks
+
+    def prepare(self) -> None:
+        """Submit as many jobs as possible, without waiting."""
+        if self.consumer.stage is not None:
+            self.consumer.stage.prepare()
+        self._fill(self._scheduler.send(self.consumer, []))
+
+    def limit(self, items: int) -> None:
+        """Change how many items may be pending, up to the node's own limit."""
+        self.consumer.window.limit = self._scheduler.limit(items)
+
+    def pending(self) -> int:
+        """Return how many items are pending."""
+        return self.consumer.window.pending_items()
+
+    def knows_end(self) -> bool:
+        """Return whether the end of the plan, or of the sequence, is known."""
+        return self.consumer.window.is_drawn
+
+    def plan_has_failed(self) -> bool:
+        """Return whether the plan ended with an exception, which was raised."""
+        return self.consumer.window.has_failed
+
+    def close(self) -> None:
+        """Cancel pending items. Dropping the reader has the same effect."""
+        self._scheduler.drop(self.consumer)
+
+    def ended(self) -> bool:
+        """Return whether the node cannot be read any more: it is closed, or a copy in a forked child."""
+        return self._scheduler.ended()
+
+    def _fill(self, draws: int) -> None:
+        """Draw chunks and submit them. Repeat while there is room."""
+        while draws:
+            draws = self._scheduler.send(self.consumer, self._draw(draws))
+
+    def _draw(self, chunks: int) -> list[Chunk]:
+        window = self.consumer.window
+        return window.draw(chunks, self._scheduler.chunking.size_near_end(window.left()))
+
+
+def opened(chunk: Chunk) -> Outcomes:
+    """Return the outcomes of a chunk that was handed out. From then on only they refer to its memory."""
+    result, chunk.result = chunk.result, None
+    outcomes: Outcomes = result.open()
+    return outcomes
 
 
 class Node(Protocol):
@@ -140,13 +233,6 @@ class _Items(Iterator[Any]):
             return self._node.hand_over(self._chunk, self._outcomes, position)
         except StopIteration as error:  # it would end the iteration silently
             raise RuntimeError("an item raised StopIteration") from error
-
-
-def opened(chunk: Chunk) -> Outcomes:
-    """Return the outcomes of a chunk that was handed out. From then on only they refer to its memory."""
-    result, chunk.result = chunk.result, None
-    outcomes: Outcomes = result.open()
-    return outcomes
 
 
 class _Scan:

@@ -1,4 +1,4 @@
-"""How the dispatcher asks, waits and hands out, over the `Fake` backend."""
+"""How the scheduler asks, waits and hands out, over the `Fake` backend."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import seqkit as sk
-from seqkit.engine import dispatcher
+from seqkit.engine import scheduler
 from seqkit.engine.chunking import CHUNK_BYTES
-from seqkit.engine.consumer import Reader
-from seqkit.engine.dispatcher import CLOSED, LONGEST_WAIT_S, LOOK_S, ReadsItself
-from seqkit.engine.protocol import Job
-from seqkit.engine.reading import opened
+from seqkit.engine.reader import Reader, opened
+from seqkit.engine.scheduler import CLOSED, LONGEST_WAIT_S, LOOK_S, ReadsItself
 
 from .fake import Fake, a_node, a_node_of_chunks, arrive, in_threads, named, parts, rest, take
 from .traces import until
@@ -95,10 +93,8 @@ def test_a_job_has_its_epoch_and_is_done_as_a_whole_where_the_user_chose_its_siz
     node = a_node(fake, workers=2, chunk_size=chunk_size)
     for reader in (node.open([5], 7), node.open([5], -1)):
         reader.prepare()
-    assert fake.jobs == {
-        ticket: Job(ticket, epoch, [5], is_whole=chunk_size is not None)
-        for ticket, epoch in [(1, 7), (2, -1)]
-    }
+    assert [(job.consumer.epoch, job.indices) for job in fake.jobs.values()] == [(7, [5]), (-1, [5])]
+    assert {job.is_whole for job in fake.jobs.values()} == {chunk_size is not None}
 
 
 def test_with_a_limit_of_0_only_the_awaited_item_is_sent() -> None:
@@ -221,7 +217,6 @@ def test_with_one_worker_jobs_are_sent_with_the_order_of_the_worker_that_the_con
     fake.skip(4)
     assert rest(reader) == named(range(2, 12))
     assert rest(other) == named(range(8))
-    assert not fake.urgent
 
 
 def test_with_one_worker_nothing_is_sent_until_all_skipped_jobs_have_returned() -> None:
@@ -253,7 +248,15 @@ def test_with_one_worker_the_items_after_a_lost_one_are_sent_again_in_order() ->
     fake.skip(3)
     assert rest(reader) == named(range(8))
     assert [i for job in fake.submitted[3:] for i in job] == list(range(8))
-    assert not fake.urgent
+
+
+def test_a_consumer_that_waits_for_its_only_job_is_served_first() -> None:
+    fake = Fake()
+    node = a_node(fake)
+    ahead, single = node.open(range(9), -1, limit=3), node.open([7], -1, limit=0)
+    ahead.prepare()
+    assert take(single) == ["<7>"]
+    assert fake.urgent == [7]
 
 
 def test_lost_and_skipped_items_are_urgent() -> None:
@@ -333,20 +336,16 @@ def test_a_waiting_consumer_polls_for_finished_items() -> None:
     fake = Fake()
     fake.when_idle = lambda: None
 
-    def collect() -> None:
-        if fake.looks % 3 == 0:
-            fake.deliver(1, 1, is_last=False)
-
-    fake.when_looked_at = collect
+    fake.when_looked_at = lambda _: fake.looks // 2  # what was finished at the last look is delivered
     reader = a_node(fake, chunk_size=4).open(range(4), -1)
     assert [take(reader), fake.looks] == [["<0>"], 3]
-    assert [take(reader), fake.looks] == [["<1>"], 6]
-    assert fake.timeouts == [LOOK_S] * 6
+    assert [take(reader), fake.looks] == [["<1>"], 5]
+    assert fake.timeouts == [LOOK_S] * 5
 
 
 def test_a_waiting_consumer_polls_while_results_arrive_too(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 0.0
-    monkeypatch.setattr(dispatcher, "perf_counter_ns", lambda: int(1 + now_s * 1e9))
+    monkeypatch.setattr(scheduler, "perf_counter_ns", lambda: int(1 + now_s * 1e9))
     fake = Fake(capacity=2)
     node = a_node(fake, chunk_size=4)
     reader, other = node.open(range(4), -1), node.open(range(10, 999), -1)
@@ -358,12 +357,12 @@ def test_a_waiting_consumer_polls_while_results_arrive_too(monkeypatch: pytest.M
         now_s += LOOK_S / 5
         fake.deliver(max(fake.jobs))
 
-    def collect() -> None:
-        looked_s.append(now_s)
-        if len(looked_s) == 3:
-            fake.deliver(1, 3, is_last=False)
+    def finished(ticket: int) -> int:
+        if ticket == 1:
+            looked_s.append(now_s)
+        return 3 if ticket == 1 and len(looked_s) >= 2 else 0
 
-    fake.when_idle, fake.when_looked_at = others_are_quick, collect
+    fake.when_idle, fake.when_looked_at = others_are_quick, finished
     while len(looked_s) < 3:
         take(other)
     assert all(0.9 * LOOK_S < later - earlier < 1.5 * LOOK_S for earlier, later in pairwise(looked_s))
@@ -375,15 +374,23 @@ def test_a_waiting_consumer_wakes_up_for_the_first_job_of_several_items() -> Non
     fake = Fake(blocks=True)
     node = a_node(fake, chunk_size=2)
     single, many = node.open([7], -1), node.open(range(10, 14), -1)
-    fake.when_looked_at = lambda: fake.deliver(fake.ticket_of(7))
+    looked = threading.Event()
+
+    def finished(_: int) -> int:
+        if not looked.is_set():
+            looked.set()
+            fake.deliver(fake.ticket_of(7))
+        return 0
+
+    fake.when_looked_at = finished
 
     def act() -> None:
         assert until(fake.receiving.is_set)
         many.prepare()
 
     assert in_threads(lambda: take(single), act) == [["<7>"], None]
-    assert fake.timeouts == [LONGEST_WAIT_S]
-    assert fake.looks == 1
+    assert fake.timeouts[0] == LONGEST_WAIT_S
+    assert looked.is_set()
 
 
 def test_jobs_of_one_item_are_not_polled() -> None:
@@ -438,7 +445,7 @@ def test_a_fast_consumer_leaves_room_for_jobs_of_a_waiting_one() -> None:
         assert until(fake.receiving.is_set)
         assert fake.submitted == [[0], [1], [2], [3]]
         late.start()
-        assert until(lambda: slow.consumer in node.wanting)
+        assert until(lambda: slow.consumer in node._wanting)
         fake.deliver(1)
         assert until(lambda: len(fake.submitted) == 5)
         assert fake.submitted[4] == [100]
@@ -484,7 +491,7 @@ def test_a_consumer_whose_wait_was_refused_gives_up_its_claim_to_a_place() -> No
 
     fake.when_idle = read_within
     assert take(first) == ["<0>"]
-    assert not node.wanting
+    assert not node._wanting
     assert take(first) == ["<1>"]
     assert len(fake.jobs) == 2
 
