@@ -172,7 +172,8 @@ def for_each(names: str | tuple[str, ...], values: Iterable[Any]) -> Any:
 
 def mostly_stress(*values: Any, here: int = 1) -> list[Any]:
     """Return cases of a test: the first ones run under `make test`, and all of them under `make stress`."""
-    return [*values[:here], *(pytest.param(value, marks=pytest.mark.stress) for value in values[here:])]
+    cases = [value if isinstance(value, tuple) else (value,) for value in values]
+    return [*values[:here], *(pytest.param(*case, marks=pytest.mark.stress) for case in cases[here:])]
 
 
 class Clock:

@@ -280,8 +280,9 @@ def test_shuffled_samples_come_once_each_with_what_belongs_to_them(
     assert orders[0] != orders[1]
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
-@pytest.mark.parametrize("generator", [7, np.random.default_rng], ids=["int", "numpy"])
+@pytest.mark.parametrize(
+    ("num_workers", "generator"), [(0, np.random.default_rng), (2, 7)], ids=["numpy", "int"]
+)
 def test_the_same_generator_shuffles_in_the_same_way(num_workers: int, generator: Any) -> None:
     def epochs() -> list[Any]:
         source = generator(7) if callable(generator) else generator
@@ -322,22 +323,27 @@ def two_epochs(**options: Any) -> list[Any]:
 
 
 @more_workers_than_cpus
-@pytest.mark.parametrize("persistent_workers", [False, True])
-@pytest.mark.parametrize("start", ["thread", *CONTEXTS])
-@pytest.mark.parametrize("num_workers", [1, 2, 7])
+@pytest.mark.parametrize(
+    ("num_workers", "start", "persistent_workers"),
+    [
+        (2, "thread", False),
+        (7, "thread", True),
+        (1, "fork", True),
+        (7, "fork", False),
+        (2, "forkserver", True),
+        (1, "spawn", True),
+    ],
+)
 def test_the_stream_is_the_same_for_every_number_and_kind_of_workers(
     num_workers: int, start: str, persistent_workers: bool
 ) -> None:
-    if start in ("forkserver", "spawn") and not (persistent_workers and num_workers < 7):
-        return  # each worker takes long to start; the others show the same
     kind = {"method": "thread"} if start == "thread" else {"multiprocessing_context": start}
     expected = two_epochs()
     assert expected[0] != expected[1]
     assert two_epochs(num_workers=num_workers, persistent_workers=persistent_workers, **kind) == expected
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
-@pytest.mark.parametrize("as_object", [False, True], ids=["by name", "by object"])
+@pytest.mark.parametrize(("context", "as_object"), [("fork", True), ("forkserver", False), ("spawn", True)])
 def test_processes_start_as_asked(context: str, as_object: bool) -> None:
     asked = multiprocessing.get_context(context) if as_object else context
     with Loader(noisy(6), 2, num_workers=1, multiprocessing_context=asked) as loader:
@@ -345,7 +351,7 @@ def test_processes_start_as_asked(context: str, as_object: bool) -> None:
         assert plain(list(loader)) == plain(list(expected))
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("context", mostly_stress(*CONTEXTS))
 def test_loaders_side_by_side_do_not_disturb_each_other(context: str) -> None:
     kind = {"num_workers": 1, "multiprocessing_context": context}
     with Loader(range(12), 3, **kind) as one, Loader(range(12, 24), 3, **kind) as other:
@@ -1266,7 +1272,15 @@ def deadly(n: int, at: int, how: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("how", "where"), [*((how, "main thread") for how in DEADLY), ("SIGKILL", "other thread")]
+    ("how", "where"),
+    mostly_stress(
+        ("os._exit(0)", "main thread"),
+        ("SIGSEGV", "main thread"),
+        ("SIGKILL", "other thread"),
+        ("os._exit(3)", "main thread"),
+        ("SIGTERM", "main thread"),
+        here=3,
+    ),
 )
 def test_a_sample_that_kills_its_worker_costs_its_batch_only(how: str, where: str) -> None:
     def body() -> None:

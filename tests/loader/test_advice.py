@@ -329,8 +329,7 @@ def connect(worker: int) -> None:
     info.dataset.connection = worker
 
 
-@pytest.mark.parametrize("method", ["thread", "process"])
-@pytest.mark.parametrize("hook", [None, connect])
+@pytest.mark.parametrize(("method", "hook"), [("thread", None), ("process", connect)])
 def test_one_of_several_workers_that_reads_is_said_once_unless_it_was_asked_for(
     method: Any, hook: Any
 ) -> None:

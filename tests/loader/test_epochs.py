@@ -189,6 +189,27 @@ def test_set_epoch_of_a_loader_tells_the_data_set_again() -> None:
     assert loader.epoch == 3
 
 
+@pytest.mark.parametrize("shuffles", [False, True])
+def test_a_stream_of_hugging_face_resumes_exactly(shuffles: bool) -> None:
+    datasets = pytest.importorskip("datasets")
+
+    def build() -> Any:
+        stream = datasets.Dataset.from_dict({"x": list(range(12))}).to_iterable_dataset(num_shards=3)
+        return sk.DataLoader(stream.shuffle(seed=0, buffer_size=4) if shuffles else stream, 3)
+
+    def numbers(loader: Any) -> list[Any]:
+        return [batch["x"].tolist() for batch in loader]
+
+    loader = build()
+    assert len(numbers(loader)) == 4
+    batches = iter(loader)
+    next(batches)
+    state = loader.state_dict()
+    other = build()
+    other.load_state_dict(state)
+    assert [numbers(other), numbers(other)] == [numbers(batches), numbers(loader)]
+
+
 def test_a_streamed_data_set_of_hugging_face_has_another_order_in_every_epoch() -> None:
     datasets = pytest.importorskip("datasets")
     table = datasets.Dataset.from_dict({"x": list(range(12))})

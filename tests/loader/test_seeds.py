@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
+from tests.helpers import mostly_stress
 
 
 class Noise:
@@ -38,6 +40,12 @@ def noise(**options: Any) -> list[Any]:
     return epochs(sk.DataLoader(Noise(), 2, **{"seed": 3, **options}))
 
 
+@functools.cache
+def noise_of_one(shuffle: bool = False, seed: int = 3) -> Any:
+    """What one worker draws."""
+    return np.array(noise(num_workers=1, shuffle=shuffle, seed=seed))
+
+
 WORKERS: dict[str, dict[str, Any]] = {
     "two": {"num_workers": 2},
     "persistent": {"num_workers": 2, "persistent_workers": True},
@@ -52,10 +60,10 @@ WORKERS: dict[str, dict[str, Any]] = {
 )
 def test_draws_do_not_depend_on_the_workers(options: dict[str, Any], shuffle: bool) -> None:
     before = random.getstate(), np.random.get_state()[1].tobytes()
-    one, many = noise(num_workers=1, shuffle=shuffle), noise(shuffle=shuffle, **options)
+    one, many = noise_of_one(shuffle), noise(shuffle=shuffle, **options)
     assert np.array_equal(one, many)
     assert len(np.unique(one)) == np.size(one)
-    assert not np.isin(one, noise(num_workers=1, seed=4)).any()
+    assert not np.isin(one, noise_of_one(seed=4)).any()
     assert (random.getstate(), np.random.get_state()[1].tobytes()) == before
 
 
@@ -89,9 +97,9 @@ def seed_worker(worker: int) -> None:
     random.seed(7)
 
 
-@pytest.mark.parametrize("options", WORKERS.values(), ids=WORKERS)
+@pytest.mark.parametrize("options", mostly_stress(*WORKERS.values()))
 def test_the_next_batch_draws_its_own_numbers_whatever_worker_init_fn_seeds(options: Any) -> None:
-    assert np.array_equal(noise(worker_init_fn=seed_worker, **options), noise(num_workers=1))
+    assert np.array_equal(noise(worker_init_fn=seed_worker, **options), noise_of_one())
 
 
 def test_the_words_of_worker_init_fn_do_not_change_how_workers_are_used() -> None:

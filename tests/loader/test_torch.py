@@ -15,6 +15,7 @@ import pytest
 import seqkit as sk
 from seqkit.engine.pickling import dumps, dumps_by_value
 from tests.engine.traces import drawn, until
+from tests.helpers import mostly_stress
 
 from .ways import WAYS
 
@@ -726,13 +727,13 @@ def test_workers_draw_different_random_tensors_and_the_same_ones_again(tmp_path:
     assert not set(drawn_by_workers("other", 2)) & set(first)
 
 
-@pytest.mark.parametrize("context", ["fork", "forkserver", pytest.param("spawn", marks=pytest.mark.stress)])
+@pytest.mark.parametrize("context", mostly_stress("forkserver", "fork", "spawn"))
 def test_tensors_come_through_every_start_method(context: str) -> None:
     with Ours(stored(0, 1, 2), 4, num_workers=1, multiprocessing_context=context) as loader:
         same(list(loader), list(Theirs(stored(0, 1, 2), 4)))
 
 
-@pytest.mark.parametrize("context", ["fork", pytest.param("forkserver", marks=pytest.mark.stress), "spawn"])
+@pytest.mark.parametrize("context", mostly_stress("spawn", "fork", "forkserver"))
 def test_tensors_of_all_dtypes_may_be_in_the_source(context: str) -> None:
     sources = [torch.arange(50).reshape(5, 10).to(torch.float32).to(dtype) for dtype in DTYPES]
     with sk.prefetch(sk.collate(sources), 1, "process", context=context) as ahead:  # type: ignore[arg-type]

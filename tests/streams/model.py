@@ -12,7 +12,7 @@ import seqkit as sk
 __all__ = ["KINDS", "batches", "numbers", "rows_of", "shown"]
 
 # Where streams are read: number of workers and method.
-KINDS = [(0, "process"), (1, "thread"), (2, "thread"), (1, "process"), (2, "process"), (7, "process")]
+KINDS = [(0, "process"), (1, "thread"), (2, "thread"), (1, "process"), (2, "process"), (5, "process")]
 
 Row = tuple[int, int, int, Any, bool]  # lane, stream, chunk, value, is_padding
 

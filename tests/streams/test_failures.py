@@ -24,6 +24,7 @@ import seqkit as sk
 from seqkit.streams import StreamLoader
 from seqkit.streams.chunks import Key, Opener, StreamsOfThread
 from tests.engine.traces import append, children, drawn, is_gone, until
+from tests.helpers import mostly_stress
 
 from .model import KINDS, batches, numbers, rows_of, shown
 
@@ -240,7 +241,7 @@ class Counted:
 
 @pytest.mark.parametrize(
     ("rows", "workers", "stuck"),
-    [(3, 1, 1), (3, 2, -1), (3, 2, 1), (4, 2, -1), (5, 3, 1)],
+    mostly_stress((3, 1, 1), (4, 2, -1), (5, 3, 1), (3, 2, -1), (3, 2, 1), here=3),
 )
 def test_a_stream_is_opened_once_and_once_more_after_each_death(
     rows: int, workers: int, stuck: int, tmp_path: Path
@@ -784,7 +785,7 @@ REFILLED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(("workers", "method"), KINDS[:5])
+@pytest.mark.parametrize(("workers", "method"), KINDS[:5:2])
 @pytest.mark.parametrize("name", REFILLED)
 def test_a_stream_may_refill_its_buffer(name: str, workers: int, method: Any) -> None:
     loader = StreamLoader([0, 1], REFILLED[name], 2, workers, str, padding="stop", method=method)
