@@ -53,10 +53,16 @@ def _source(function: Callable[..., object]) -> str:
     return inspect.getsource(function)
 
 
-def _mark_cases_with_other_processes(items: list[pytest.Item]) -> None:
-    """Leave all but one of the cases of a test that differ only in their worker processes to `make stress`.
+# The most cases of a test with worker processes under `make test`. The others differ in what is no affair of
+# processes.
+_MOST_CASES = 3
 
-    The cases take turns, so that all kinds of processes occur in the tests of a room.
+
+def _mark_cases_with_other_processes(items: list[pytest.Item]) -> None:
+    """Leave most cases of a test that have worker processes to `make stress`.
+
+    One of those that differ only in their processes runs here. The cases take turns, so that all kinds of
+    processes occur in the tests of a room.
     """
     tests: dict[str, dict[object, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
     for item in items:
@@ -65,9 +71,11 @@ def _mark_cases_with_other_processes(items: list[pytest.Item]) -> None:
             others = tuple((name, id(value)) for name, value in params.items() if name not in kind)
             tests[item.nodeid.partition("[")[0]][others].append(item)
     for test, cases in tests.items():
-        for turn, alike in enumerate(cases.values(), crc32(test.encode())):
-            for item in alike[: turn % len(alike)] + alike[turn % len(alike) + 1 :]:
-                item.add_marker(pytest.mark.stress)
+        first, step = crc32(test.encode()), -(-len(cases) // _MOST_CASES)
+        for turn, alike in enumerate(cases.values(), first):
+            for number, item in enumerate(alike):
+                if turn % step or number != turn // step % len(alike):
+                    item.add_marker(pytest.mark.stress)
 
 
 def _process_parameters(params: dict[str, object]) -> set[str]:
