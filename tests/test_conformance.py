@@ -201,7 +201,7 @@ def test_items_that_fail_leave_nothing_to_the_garbage_collector(name: str) -> No
 
 
 quick = settings(
-    max_examples=4, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    max_examples=3, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
 )
 
 

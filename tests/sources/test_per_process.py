@@ -19,6 +19,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.sources.handles import Handles
+from tests.helpers import mostly_stress
 
 N = 500
 
@@ -77,8 +78,12 @@ def test_handle_is_closed_when_the_view_is_dropped(log: Path) -> None:
     assert len(noted(log, "close")) == 1
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn", pytest.param("forkserver", marks=pytest.mark.stress)])
-@pytest.mark.parametrize("with_read", [False, True])
+@pytest.mark.parametrize(
+    ("context", "with_read"),
+    mostly_stress(
+        ("fork", True), ("spawn", False), ("fork", False), ("spawn", True), ("forkserver", True), here=2
+    ),
+)
 def test_each_process_opens_and_closes_its_own(context: Any, with_read: bool, log: Path) -> None:
     open_fn = partial(Handle, log)
     view = sk.per_process(open_fn, owner, range(N)) if with_read else sk.per_process(open_fn)

@@ -20,6 +20,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.stores.materialize.npy_writer import NpyWriter
+from tests.helpers import mostly_stress
 
 N = 100
 
@@ -172,7 +173,7 @@ print(*(row["i"] for row in write("skip")))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the size of files")
-@pytest.mark.parametrize(("nworkers", "method"), [(0, "process"), (2, "process"), (2, "thread")])
+@pytest.mark.parametrize(("nworkers", "method"), mostly_stress((2, "process"), (0, "process"), (2, "thread")))
 def test_a_full_disk_is_no_failed_item(nworkers: int, method: str, tmp_path: Path) -> None:
     needs("a.parquet")
     command = [sys.executable, "-c", FULL_DISK, str(tmp_path / "a.parquet"), str(nworkers), method]
@@ -665,8 +666,9 @@ sk.materialize(sk.smap(make, range(2000)), sys.argv[1], nworkers=2)
 """
 
 
-@pytest.mark.parametrize("name", ["a.npy", "a.parquet"])
-@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.stress)])
+@pytest.mark.parametrize(
+    ("name", "kills"), mostly_stress(("a.parquet", 1), ("a.npy", 1), ("a.npy", 20), ("a.parquet", 20))
+)
 def test_a_kill_at_any_moment_loses_only_the_items_in_work(name: str, kills: int, tmp_path: Path) -> None:
     needs(name)
     path, log = tmp_path / name, tmp_path / "log"
@@ -738,8 +740,11 @@ def test_errors_of_writing_are_not_swallowed(tmp_path: Path) -> None:
     assert list(stored) == [1, 3]
 
 
-@BOTH
-@pytest.mark.parametrize("pool", [ThreadPoolExecutor, ProcessPoolExecutor])
+@pytest.mark.parametrize(
+    ("make", "name", "pool"),
+    [(pixels, "a.npy", ThreadPoolExecutor), (row, "a.parquet", ProcessPoolExecutor)],
+    ids=["threads", "processes"],
+)
 def test_executors_compute_and_write(make: Any, name: str, pool: Any, tmp_path: Path) -> None:
     needs(name)
     options = {} if pool is ThreadPoolExecutor else {"mp_context": multiprocessing.get_context("spawn")}
