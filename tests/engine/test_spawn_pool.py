@@ -55,64 +55,64 @@ def about_worker(x: int) -> tuple[int, int, int, str, int]:
     return x, os.getpid(), info.id, info.method, info.seed
 
 
-def test_items_are_computed_by_other_processes_with_one_warning() -> None:
-    ahead = sk.prefetch(sk.smap(about_worker, range(40)), 2, "process", seed=5)
+def test_items_are_computed_by_other_processes_with_one_warning(tmp_path: Path) -> None:
+    path = tmp_path / "hook"
+
+    def hook(number: int) -> None:
+        append(path, f"{number} {os.getpid()}\n")
+
+    def item(x: int) -> Any:  # it travels by value, as do its array and its closure
+        inner = list(sk.prefetch(range(x % 3), 1, "process"))  # by threads: this is a worker
+        assert x or until(lambda: path.read_text().count("\n") == 2)  # both processes take part
+        return *about_worker(x), inner, np.full(5000, x)
+
+    ahead = sk.prefetch(sk.smap(item, range(40)), 2, "process", seed=5, start_hook=hook, chunk_size=1)
     with pytest.warns(RuntimeWarning, match="no os.memfd_create.*Results are pickled") as warned:
         ahead.start()
     assert len(warned) == 1
-    items, pids, numbers, methods, seeds = zip(*ahead, strict=True)
     assert ahead[3][0] == 3
+    items, pids, numbers, methods, seeds, inner, arrays = zip(*ahead, strict=True)
     ahead.close()
     assert items == tuple(range(40))
     assert os.getpid() not in pids
-    assert set(numbers) <= {0, 1}
+    assert set(numbers) == {0, 1}
     assert set(methods) == {"process"}
-    assert len(set(seeds)) == len(set(pids)) == len(set(numbers))
-
-
-def test_a_loader_has_process_workers_too() -> None:
-    loader = sk.DataLoader(np.arange(10), 3, num_workers=2, shuffle=True, seed=1)
-    expected = [batch.tolist() for batch in sk.DataLoader(np.arange(10), 3, shuffle=True, seed=1)]
-    assert [batch.tolist() for batch in loader] == expected
+    assert len(set(seeds)) == len(set(pids)) == 2
+    assert inner == tuple(list(range(x % 3)) for x in range(40))
+    for x, array in enumerate(arrays):
+        array += 1
+        assert (array == x + 1).all()
+    called = {f"{number} {pid}" for number, pid in zip(numbers, pids, strict=True)}
+    assert sorted(path.read_text().splitlines()) == sorted(called)
 
 
 class Shifted:
-    """A data set that a worker may change."""
+    """A data set that a worker may change, and that draws."""
 
     offset = 0
 
     def __len__(self) -> int:
-        return 4
+        return 12
 
-    def __getitem__(self, i: int) -> int:
-        return i + self.offset
+    def __getitem__(self, i: int) -> tuple[int, float, float]:
+        return i + self.offset, random.random(), np.random.rand()
 
 
 def shift(worker: int) -> None:
     sk.get_worker_info().dataset.offset = 100  # type: ignore[union-attr]
 
 
-def test_a_loader_s_hook_finds_the_data_set_that_items_come_from() -> None:
-    loader = sk.DataLoader(Shifted(), None, num_workers=1, worker_init_fn=shift)
-    assert list(loader) == [100, 101, 102, 103]
-
-
-def test_lambdas_and_arrays_travel() -> None:
-    with sk.prefetch(sk.smap(lambda x: np.full(5000, x), range(6)), 1, "process") as ahead:
-        for x, item in enumerate(ahead):
-            item += 1
-            assert (item == x + 1).all()
-
-
-def test_the_start_hook_is_called_once_in_each_process(tmp_path: Path) -> None:
-    path = tmp_path / "calls"
-
-    def hook(number: int) -> None:
-        append(path, f"{number} {os.getpid()}\n")
-
-    with sk.prefetch(sk.smap(about_worker, range(60)), 2, "process", start_hook=hook, chunk_size=1) as ahead:
-        found = {f"{number} {pid}" for _, pid, number, *_ in ahead}
-    assert sorted(path.read_text().splitlines()) == sorted(found)
+def test_a_loader_has_process_workers_whose_batches_draw_the_same_for_any_number_of_them() -> None:
+    found = []
+    for workers in (1, 2):
+        loader = sk.DataLoader(
+            Shifted(), 2, num_workers=workers, shuffle=True, seed=1, worker_init_fn=shift, collate_fn=list
+        )
+        found.append([sample for batch in loader for sample in batch])
+    order = [i + 100 for batch in sk.DataLoader(np.arange(12), 2, shuffle=True, seed=1) for i in batch]
+    assert [index for index, *_ in found[0]] == order
+    assert found[0] == found[1]
+    assert len({number for _, *numbers in found[0] for number in numbers}) == 24
 
 
 def test_a_start_hook_that_fails_ends_the_node() -> None:
@@ -134,9 +134,12 @@ def test_a_process_that_dies_ends_the_node_until_it_is_restarted(tmp_path: Path)
             os.kill(os.getpid(), signal.SIGKILL)
         return x
 
-    with sk.prefetch(sk.smap(item, range(12)), 2, "process", chunk_size=1) as ahead:
-        *items, error = drawn(iter(ahead))
-        assert items == list(range(len(items)))
+    with sk.prefetch(sk.smap(item, range(12)), 1, "process", max_buffered=3, chunk_size=1) as ahead:
+        dropped, kept = iter(ahead), iter(ahead)
+        assert next(kept) == 0
+        del dropped  # cancelled tasks make a pool forget the others when it breaks, before Python 3.13
+        *items, error = drawn(kept)
+        assert items == list(range(1, len(items) + 1))
         assert isinstance(error, RuntimeError)
         assert "its processes ended, for example because memory ran out" in str(error)
         with pytest.raises(RuntimeError, match="restart"):
@@ -145,48 +148,15 @@ def test_a_process_that_dies_ends_the_node_until_it_is_restarted(tmp_path: Path)
         assert list(ahead) == list(range(12))
 
 
-def test_dropped_iterators_do_not_hide_a_death() -> None:
-    def item(x: int) -> int:
-        if x == 30:
-            os._exit(1)
-        return x
-
-    with sk.prefetch(sk.smap(item, range(50)), 1, "process", max_buffered=3, chunk_size=1) as ahead:
-        dropped, items = iter(ahead), iter(ahead)
-        assert next(items) == 0
-        del dropped  # cancelled tasks make a pool forget the others when it breaks, before Python 3.13
-        with pytest.raises(RuntimeError, match="its processes ended"):
-            list(items)
-
-
-def draw(x: int) -> tuple[float, float]:
-    return random.random(), np.random.rand()
-
-
-def test_batches_of_a_loader_draw_the_same_for_any_number_of_processes() -> None:
-    found = []
-    for workers in (1, 2):
-        loader = sk.DataLoader(sk.smap(draw, range(12)), 2, num_workers=workers, seed=1)
-        found.append(np.stack([np.asarray(batch) for batch in loader]))
-    assert np.array_equal(*found)
-    assert len(np.unique(found[0])) == 24
-
-
-def test_timeouts_are_refused() -> None:
-    with (
-        sk.prefetch(range(3), 1, "process", timeout=1) as ahead,
-        pytest.raises(
-            ValueError, match=r"timeout cannot be used with method='process' on this system \(this Py"
-        ),
-    ):
+def test_what_cannot_be_done_here_is_refused_with_the_reason() -> None:
+    reason = r"timeout cannot be used with method='process' on this system \(this Py"
+    with sk.prefetch(range(3), 1, "process", timeout=1) as ahead, pytest.raises(ValueError, match=reason):
         ahead[0]
-
-
-def test_a_pipeline_that_cannot_be_pickled_is_refused_with_the_reason() -> None:
     lock = threading.Lock()
+    reason = "cannot be pickled for workers: smap → `<lambda>` → closure `lock`"
     with (
         sk.prefetch(sk.smap(lambda x: lock, range(3)), 1, "process") as ahead,
-        pytest.raises(TypeError, match="cannot be pickled for workers"),
+        pytest.raises(TypeError, match=reason),
     ):
         ahead[0]
 
@@ -194,35 +164,32 @@ def test_a_pipeline_that_cannot_be_pickled_is_refused_with_the_reason() -> None:
 # -------------------------------------------------------------------- beginning and ending
 
 
-def test_processes_start_with_the_first_read_and_end_with_the_node() -> None:
-    before = children()
-    ahead = sk.prefetch(sk.smap(about_worker, range(9)), 2, "process")
-    assert children() == before
-    pids = {pid for _, pid, *_ in ahead}
-    ahead.restart()
-    assert not until_gone(pids, 2)
-    others = {pid for _, pid, *_ in ahead}
-    assert not pids & others
-    ahead.close()
-    assert not until_gone(others, 2)
-    with pytest.raises(RuntimeError, match="closed"):
-        ahead[0]
-
-
-def test_closing_does_not_wait_for_a_long_item(tmp_path: Path) -> None:
+def test_processes_start_with_the_first_read_and_end_with_the_node(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
 
-    def item(x: int) -> None:
+    def item(x: int) -> int:
         import time
 
-        append(begun, f"{os.getpid()}\n")
-        time.sleep(600)
+        if x == 8:
+            append(begun, f"{os.getpid()}\n")
+            time.sleep(600)
+        return os.getpid()
 
-    ahead = sk.prefetch(sk.smap(item, range(9)), 1, "process")
+    before = children()
+    ahead = sk.prefetch(sk.smap(item, range(9)), 1, "process", chunk_size=1, max_buffered=1)
+    assert children() == before
+    pid = ahead[0]
+    ahead.restart()
+    assert not until_gone([pid], 2)
     items = iter(ahead)
+    other = next(items)
+    assert pid != other
+    items = iter(ahead[8:])
     assert until(begun.exists)
-    ahead.close()
+    ahead.close()  # it does not wait for a long item
     assert not until_gone(map(int, begun.read_text().split()), 2)
+    with pytest.raises(RuntimeError, match="closed"):
+        ahead[0]
     del items
 
 
@@ -252,14 +219,20 @@ SLOW = """
         import sys, time
         import seqkit as sk
 
+        def double(x):
+            return 2 * x
+
         def item(x):
             print(os.getpid(), flush=True)
-            time.sleep(0.1 if x == 0 else 600)
-            return x
+            try:
+                time.sleep(0.1 if x == 0 else 600)
+            except KeyboardInterrupt:  # is the program's
+                print("interrupted", flush=True)
+            return double(x)
 
         if __name__ == "__main__":
-            items = iter(sk.prefetch(sk.smap(item, range(100)), 1, "process", chunk_size=1))
-            next(items)
+            items = iter(sk.prefetch(sk.smap(lambda x: item(x), range(100)), 1, "process", chunk_size=1))
+            assert next(items) == 0
 """
 
 
@@ -268,6 +241,7 @@ def test_a_program_that_ends_does_not_wait_for_items(tmp_path: Path) -> None:
     status, out, err = finished(tmp_path, HIDDEN + SLOW, patience_s=20)
     assert status == 0
     assert "Traceback" not in err
+    assert err.count("RuntimeWarning") == 1
     assert not until_gone(map(int, out.split()), 2)
     reap_orphans(before)
 
@@ -286,6 +260,7 @@ def test_processes_end_with_a_program_that_a_signal_ends(tmp_path: Path, number:
             process.kill()
         process.wait(20)
         assert until(lambda: is_gone(pid), 5)
+        assert "interrupted" not in process.stdout.read()
     until(lambda: all(map(is_gone, children() - before)), 5)
 
 
@@ -305,31 +280,3 @@ def test_a_script_without_a_main_guard_gets_an_error_with_the_remedy(tmp_path: P
     (line,) = {line for line in err.splitlines() if told in line}
     assert "put the code that starts work under `if __name__ == '__main__':`" in line
     reap_orphans(before)
-
-
-def test_a_script_with_a_main_guard_works(tmp_path: Path) -> None:
-    guarded = """
-        import seqkit as sk
-
-        def main():
-            print(list(sk.prefetch(sk.smap(lambda x: double(x), range(5)), 1, "process")))
-
-        def double(x):
-            return 2 * x
-
-        if __name__ == "__main__":
-            main()
-    """
-    before = children()
-    status, out, err = finished(tmp_path, HIDDEN + guarded)
-    assert (status, out) == (0, "[0, 2, 4, 6, 8]\n")
-    assert err.count("RuntimeWarning") == 1
-    reap_orphans(before)
-
-
-def test_an_item_may_use_processes_too() -> None:
-    def item(x: int) -> Any:  # threads then: this is a process worker
-        return list(sk.prefetch(range(x), 1, "process"))
-
-    with sk.prefetch(sk.smap(item, range(3)), 1, "process") as ahead:
-        assert list(ahead) == [[], [0], [0, 1]]
