@@ -19,6 +19,7 @@ from .kinds import KINDS, PROCESSES, Kind
 from .traces import append, drawn, until
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
+every_kind_of_process = pytest.mark.parametrize("kind", PROCESSES, ids=str)
 
 
 class Logged:
@@ -44,12 +45,18 @@ class Logged:
 
 
 @every_kind
-@pytest.mark.parametrize("chunk_size", ["auto", 3])
-def test_one_reader_draws_every_item_once(kind: Kind, chunk_size: int | str, tmp_path: Path) -> None:
-    stream = Logged(tmp_path / "log", range(50))
-    with kind.ahead(sk.uniter(stream), 1, chunk_size=chunk_size) as ahead:
-        assert list(ahead) == list(range(50))
-        assert stream.log == ["begin", *map(str, range(50)), "end"]
+def test_one_reader_draws_every_item_once_and_a_new_pass_begins_anew(kind: Kind, tmp_path: Path) -> None:
+    for chunk_size in ("auto", 3):
+        stream = Logged(tmp_path / str(chunk_size), range(50))
+        with kind.ahead(sk.uniter(stream), 1, chunk_size=chunk_size) as ahead:
+            iterator = iter(ahead)
+            assert until(lambda: "0" in stream.log)  # noqa: B023 - before the first item is asked for
+            assert list(iterator) == list(range(50))
+            assert list(iterator) == []
+            assert stream.log == ["begin", *map(str, range(50)), "end"]
+            assert list(ahead) == list(range(50))
+            with pytest.raises(IndexError, match="ends before index 50"):
+                ahead[50]
 
 
 def slow(x: int) -> int:
@@ -82,30 +89,24 @@ def test_items_that_turn_slow_or_large_are_drawn_once(
     assert log.read_text().split() == ["begin"]
 
 
-@pytest.mark.parametrize("kind", PROCESSES, ids=str)
-@pytest.mark.parametrize("chunk_size", ["auto", 2])
-def test_after_a_death_the_only_worker_goes_on_in_plan_order(
-    kind: Kind, chunk_size: int | str, tmp_path: Path
-) -> None:
-    log, killed = tmp_path / "log", tmp_path / "killed"
+@every_kind_of_process
+def test_after_a_death_the_only_worker_goes_on_in_plan_order(kind: Kind, tmp_path: Path) -> None:
+    for chunk_size in ("auto", 2):
+        log, killed = tmp_path / f"log {chunk_size}", tmp_path / f"killed {chunk_size}"
 
-    def item(i: int) -> int:
-        append(log, f"{i} ")
-        if i == 3 and not killed.exists():
-            killed.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return i
+        def item(i: int, log: Path = log, killed: Path = killed) -> int:
+            append(log, f"{i} ")
+            if i == 3 and not killed.exists():
+                killed.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return i
 
-    with kind.ahead(sk.smap(item, range(40)), 1, chunk_size=chunk_size) as ahead:
-        assert list(ahead) == list(range(40))
-    began = list(map(int, log.read_text().split()))
-    assert began[: began.index(3) + 1] == list(range(4))
-    after = began[began.index(3) + 1 :]
-    assert after == list(range(after[0], 40))
-    assert after[0] == 3
+        with kind.ahead(sk.smap(item, range(40)), 1, chunk_size=chunk_size) as ahead:
+            assert list(ahead) == list(range(40))
+        assert list(map(int, log.read_text().split())) == [*range(4), *range(3, 40)]
 
 
-@pytest.mark.parametrize("kind", PROCESSES, ids=str)
+@every_kind_of_process
 def test_a_stream_is_opened_once_more_after_a_death(kind: Kind, tmp_path: Path) -> None:
     log, killed = tmp_path / "log", tmp_path / "killed"
 
@@ -133,43 +134,19 @@ def test_after_a_timeout_the_only_worker_goes_on_in_plan_order(kind: Kind, tmp_p
         return i
 
     with kind.ahead(sk.smap(item, range(12)), 1, chunk_size=4, timeout=0.5) as ahead:
-        found: list[Any] = []
-        iterator = iter(ahead)
-        while len(found) < 12:
-            try:
-                found.append(next(iterator))
-            except sk.ItemTimeout:
-                found.append(None)
-    assert found == [0, 1, 2, None, *range(4, 12)]
+        found = drawn(iter(ahead))
+    assert [None if isinstance(i, sk.ItemTimeout) else i for i in found] == [0, 1, 2, None, *range(4, 12)]
     assert list(map(int, log.read_text().split())) == list(range(12))
 
 
-@pytest.mark.parametrize("method", ["thread", "executor"])
-def test_a_one_shot_iterator_whose_items_turn_slow_is_read_to_its_end(method: str) -> None:
+def test_a_one_shot_iterator_whose_items_turn_slow_is_read_to_its_end() -> None:
     with ThreadPoolExecutor(1) as pool:
-        once = map(slow, range(600))
-        with sk.prefetch(sk.uniter(lambda: once), 1, "thread" if method == "thread" else pool) as ahead:
-            assert list(ahead) == list(range(600))
-
-
-@every_kind
-def test_the_end_of_a_stream_comes_once(kind: Kind, tmp_path: Path) -> None:
-    with kind.ahead(sk.uniter(Logged(tmp_path / "log", range(5))), 1) as ahead:
-        iterator = iter(ahead)
-        assert list(iterator) == list(range(5))
-        assert list(iterator) == []
-        assert list(ahead) == list(range(5))  # a new pass
-        with pytest.raises(IndexError, match="ends before index 5"):
-            ahead[5]
-
-
-@every_kind
-def test_a_stream_begins_with_the_iterator_not_with_its_first_item(kind: Kind, tmp_path: Path) -> None:
-    stream = Logged(tmp_path / "log", range(5))
-    with kind.ahead(sk.uniter(stream), 1) as ahead:
-        iterator = iter(ahead)
-        assert until(lambda: "0" in stream.log)
-        assert list(iterator) == list(range(5))
+        for method in ("thread", pool):
+            once = map(slow, range(600))
+            with sk.prefetch(sk.uniter(lambda: once), 1, method) as ahead:  # type: ignore[arg-type] # noqa: B023
+                assert list(ahead) == list(range(600))
+    with sk.prefetch(sk.uniter(x * x for x in range(20)), 1) as squares:
+        assert list(squares) == [x * x for x in range(20)]
 
 
 @every_kind
@@ -205,11 +182,6 @@ def test_a_stream_that_fails_delivers_the_items_before(kind: Kind) -> None:
         assert "the line is dead" in str(error)
 
 
-def test_a_one_shot_iterator_is_read_once_by_a_thread() -> None:
-    with sk.prefetch(sk.uniter(x * x for x in range(20)), 1) as ahead:
-        assert list(ahead) == [x * x for x in range(20)]
-
-
 @every_kind
 def test_a_stream_that_nobody_reads_any_more_is_closed(kind: Kind, tmp_path: Path) -> None:
     stream = Logged(tmp_path / "log", range(1000))
@@ -221,18 +193,17 @@ def test_a_stream_that_nobody_reads_any_more_is_closed(kind: Kind, tmp_path: Pat
     assert until(lambda: stream.log[-1] == "end")
 
 
-@pytest.mark.parametrize("endless", [True, False])
-def test_items_that_kill_their_workers_do_not_end_other_streams(endless: bool) -> None:
+def test_items_that_kill_their_workers_do_not_end_other_streams() -> None:
     def deadly(i: int) -> int:
         if 2 <= i < 12:
             os._exit(3)
         return i
 
-    numbers = sk.smap(deadly, sk.cycle(range(20)) if endless else range(20))
-    with KINDS[1].ahead(numbers, 1, retries=0, max_buffered=1) as ahead:
-        found, iterator = [], iter(ahead)
-        while len(found) < 20:
-            found += past_error(iterator)
+    for numbers in (range(20), sk.cycle(range(20))):
+        with KINDS[1].ahead(sk.smap(deadly, numbers), 1, retries=0, max_buffered=1) as ahead:
+            found, iterator = [], iter(ahead)
+            while len(found) < 20:
+                found += past_error(iterator)
         assert [i for i, item in enumerate(found) if isinstance(item, sk.WorkerDied)] == list(range(2, 12))
         assert found[:2] + found[12:] == [0, 1, *range(12, 20)]
 
