@@ -16,6 +16,7 @@ from itertools import chain, islice
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from ..core.view import View
 from .pickling import ByValue
 
 __all__ = ["Unpicklable", "pickling_error", "unpicklable", "ways"]
@@ -140,8 +141,8 @@ def _of_function(function: FunctionType) -> Iterator[Reference]:
 
 def _label(value: Any, other: str) -> str:
     """Return how to name a step to a value: views and functions have names of their own."""
-    if isinstance(getattr(value, "_sources", None), tuple):
-        return value._name  # type: ignore[no-any-return]
+    if isinstance(value, View):
+        return value._name
     if isinstance(value, FunctionType | MethodType | partial) or (callable(value) and not other):
         return f"`{getattr(value, '__name__', type(value).__name__)}`"
     return other
