@@ -6,7 +6,7 @@
 #   make test-frameworks   the tests with Ray, Dask, Lightning, Accelerate and Hugging Face, which it installs
 #   make record   write down the CPU seconds of the last `make test`, which later ones are shown beside
 #   make stress   the long tests, and those of concurrency 200 times under load; ROUNDS=5 for fewer
-#   make mutants  break the package in some fifty ways, and see whether the tests notice; ROOM=engine for one room
+#   make mutants  break the package in some eighty ways, and see whether the tests notice; ROOM=engine for one room
 #   make bench    measure seqkit beside its peers; BENCHMARKS=views runs one part
 #   make docs     build the site into build/docs; warnings are errors. LINKS=1 adds links to Python, numpy and
 #                 PyTorch (LINKS=FOLDER without the network: docs/conf.py says how), and
