@@ -302,9 +302,9 @@ def in_child(
 
 def _start_method() -> Context | None:
     """Return how processes start that measure. An explicit start method is not announced."""
-    from ..engine.processes.forking import is_safe  # other systems lack what it needs
+    from ..engine.processes.forking import obstacles  # other systems lack what it needs
 
-    return None if is_safe() else "forkserver"
+    return "forkserver" if obstacles() else None
 
 
 class Child(View[Any]):

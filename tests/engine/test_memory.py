@@ -36,7 +36,7 @@ def sized(i: int) -> Any:
 
 
 @every_kind_of_process
-@pytest.mark.filterwarnings("ignore:prefetch. pickled 128 MiB:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:prefetch. pickled 128.0 MiB:RuntimeWarning")
 def test_a_large_source_is_there_once_however_many_workers_read_it(kind: Kind) -> None:
     source = np.ones((2048, 16 * 1024), np.float32)  # 128 MiB
     with kind.ahead(sk.smap(np.sum, source), chunk_size=64) as node:

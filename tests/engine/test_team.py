@@ -68,79 +68,49 @@ def module(name: str, source: str) -> types.ModuleType:
 
 
 WAITS = "def run(event):\n    event.wait()\n"
-
-
-@pytest.mark.parametrize(
-    ("name", "is_safe"),
-    [
-        ("tqdm._monitor", True),
-        ("tqdm.std", False),
-        ("ipykernel.heartbeat", True),
-        ("ipykernels", False),
-        ("IPython.core.history", True),
-        ("IPython.lib.backgroundjobs", False),
-        ("_pydevd_bundle.pydevd_comm", True),
-        ("pydevd", True),
-        ("__main__", False),
-        ("queue", False),  # plumbing, of which somebody else is to be the root
-        ("seqkit.loader.loader", False),
-    ],
-)
-def test_the_function_that_a_thread_runs_decides_whether_it_matters_for_forks(
-    name: str, is_safe: bool
-) -> None:
-    event = threading.Event()
-    with thread(partial(module(name, WAITS).run, event), event.set):
-        assert until(lambda: forking.is_safe() == is_safe)
-        with a_node() as node:
-            assert (parents(node) == {os.getpid()}) == is_safe
-
-
 CALLS = "def run(call):\n    call()\n"
+# The modules of a thread's functions, the outermost first, and whether workers are forked beside it.
+STACKS = [
+    ("tqdm._monitor", True),
+    ("tqdm.std", False),
+    ("ipykernel.heartbeat", True),
+    ("ipykernels", False),
+    ("IPython.core.history", True),
+    ("IPython.lib.backgroundjobs", False),
+    ("_pydevd_bundle.pydevd_comm", True),
+    ("pydevd", True),
+    ("__main__", False),
+    ("queue", False),  # of the standard library, which any thread may run
+    ("seqkit.loader.loader", False),
+    ("tqdm._monitor selectors", True),
+    ("tqdm._monitor users_code", False),
+    ("tqdm._monitor concurrent.futures.thread", False),  # has a lock
+    ("_pydev_bundle.pydev_monkey tqdm._monitor", True),  # a debugger starts all threads
+    ("_pydev_bundle.pydev_monkey users_code", False),
+]
 
 
-def test_the_whole_stack_of_a_thread_decides_whether_it_matters_for_forks() -> None:
-    event = threading.Event()
-    monitor = module("tqdm._monitor", CALLS)
-    for between, is_safe in (
-        ("selectors", True),
-        ("users_code", False),
-        ("concurrent.futures.thread", False),
-    ):
-        event.clear()
-        inner = partial(module(between, WAITS).run, event)
-        with thread(partial(monitor.run, inner), event.set):
-            assert until(lambda is_safe=is_safe: forking.is_safe() == is_safe)
+def test_the_modules_on_the_stack_of_a_thread_decide_whether_it_matters_for_forks() -> None:
+    for stack, is_safe in STACKS:
+        event = threading.Event()
+        *outer, inner = stack.split()
+        run = partial(module(inner, WAITS).run, event)
+        for name in reversed(outer):
+            run = partial(module(name, CALLS).run, run)
+        with thread(run, event.set) as one:
+            expected = [] if is_safe else [f"thread {one.name!r}"]
+            assert until(lambda expected=expected: forking.obstacles() == expected), stack
+            if stack in ("tqdm._monitor", "tqdm.std"):
+                with a_node() as node:
+                    assert (parents(node) == {os.getpid()}) == is_safe
 
 
-def test_threads_whose_target_is_the_wait_of_an_event_do_not_matter() -> None:
-    event = threading.Event()
-    timer = threading.Timer(1000, print)
-    timer.start()
-    with thread(event.wait, event.set), a_node() as node:
-        assert forking.is_safe()
-        assert parents(node) == {os.getpid()}
-    timer.cancel()
-    timer.join()
-
-
-def test_a_function_in_c_as_a_target_matters() -> None:
-    lock = threading.Lock()
+def test_threads_within_a_function_in_c_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, begun, enough = threading.Lock(), threading.Event(), threading.Event()
     lock.acquire()
     with thread(lock.acquire, lock.release):
-        assert not forking.is_safe()
-
-
-def test_an_idle_thread_pool_matters() -> None:
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(int).result()
-        assert not forking.is_safe()
-        with a_node() as node:
-            assert os.getpid() not in parents(node)
-
-
-def test_a_thread_within_numpy_matters() -> None:
-    matrix, begun, enough = np.ones((600, 600)), threading.Event(), threading.Event()
+        assert forking.obstacles()
+    matrix = np.ones((600, 600))
 
     def multiply() -> None:
         while not enough.is_set():
@@ -149,7 +119,7 @@ def test_a_thread_within_numpy_matters() -> None:
 
     with thread(multiply, enough.set):
         begun.wait()
-        assert not forking.is_safe()
+        assert forking.obstacles()
 
 
 def test_an_import_in_another_thread_matters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +130,16 @@ def test_an_import_in_another_thread_matters(tmp_path: Path, monkeypatch: pytest
     source = "def run():\n    import waits_when_imported\n"
     with thread(module("ipykernel.lazy", source).run, enough.set):
         begun.wait()
-        assert not forking.is_safe()
+        assert forking.obstacles()
+
+
+def test_an_idle_thread_pool_matters_unless_fork_is_chosen() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()
+        with a_node() as node:
+            assert os.getpid() not in parents(node)
+        with a_node(context="fork") as node:
+            assert parents(node) == {os.getpid()}
 
 
 def test_idle_workers_of_thread_nodes_do_not_matter_and_busy_ones_do() -> None:
@@ -174,11 +153,11 @@ def test_idle_workers_of_thread_nodes_do_not_matter_and_busy_ones_do() -> None:
 
     with sk.prefetch(sk.smap(item, range(2)), 1, "thread", chunk_size=1, max_buffered=1) as threads:
         assert threads[0] == 0
-        assert until(forking.is_safe)
+        assert until(lambda: not forking.obstacles())
         iterator = iter(threads)
         next(iterator)
         until(begun.is_set)
-        assert not forking.is_safe()
+        assert forking.obstacles()
         enough.set()
         assert list(iterator) == [1]
 
@@ -201,31 +180,20 @@ def native_thread(name: str | None) -> Iterator[None]:
         libc.pthread_join(ident, None)
 
 
-@pytest.mark.parametrize(
-    ("name", "is_safe"),
-    [
-        (None, True),  # BLAS, OpenMP, Arrow, DuckDB, OpenCV
-        ("ZMQbg/IO/0", True),
-        ("jemalloc_bg_thd", True),
-        ("cuda-EvtHandlr", True),
-        ("pt_nccl_watchdg", True),
-        ("NCCL Service 0", True),
-        ("polars-ooc-clea", True),  # after the import alone
-        ("polars-0", False),
-        ("tokio-rt-worker", False),
-        ("lance-cpu", False),
-        ("tf_XLAEigen", False),
-        ("grpc_global_tim", False),
-        ("anything", False),
-    ],
-)
-def test_native_threads_are_judged_by_their_names(name: str | None, is_safe: bool) -> None:
-    with native_thread(name):
-        assert forking.is_safe() == is_safe
-        assert forking.obstacles() == ([] if is_safe else [f"native thread {name!r}"])
-        with a_node(context=None if is_safe else "fork") as node:  # a choice of the user counts
-            assert parents(node) == {os.getpid()}
-    assert forking.is_safe()
+def test_native_threads_are_judged_by_their_names() -> None:
+    harmless = ["ZMQbg/IO/0", "jemalloc_bg_thd", "cuda-EvtHandlr", "pt_nccl_watchdg", "NCCL Service 0"]
+    harmless.append("polars-ooc-clea")  # after the import alone
+    for name in (None, *harmless):  # without a name: BLAS, OpenMP, Arrow, DuckDB, OpenCV
+        with native_thread(name):
+            assert forking.obstacles() == []
+    for name in ("polars-0", "tokio-rt-worker", "lance-cpu", "tf_XLAEigen", "grpc_global_tim", "anything"):
+        with native_thread(name):
+            assert forking.obstacles() == [f"native thread {name!r}"]
+    with native_thread(None), a_node() as node:
+        assert parents(node) == {os.getpid()}
+    with native_thread("polars-0"), a_node() as node, a_node(context="fork") as chosen:
+        assert os.getpid() not in parents(node)
+        assert parents(chosen) == {os.getpid()}
 
 
 def test_the_name_of_a_python_thread_does_not_matter() -> None:
@@ -233,7 +201,7 @@ def test_the_name_of_a_python_thread_does_not_matter() -> None:
     harmless = module("tqdm._monitor", CALLS)
     with thread(partial(harmless.run, event.wait), event.set) as one:
         Path(f"/proc/self/task/{one.native_id}/comm").write_text("polars-0")
-        assert until(forking.is_safe)
+        assert until(lambda: not forking.obstacles())
 
 
 def needs(library: str) -> None:
@@ -406,36 +374,14 @@ def test_a_fork_waits_once_for_a_thread_that_does_not_end(monkeypatch: pytest.Mo
     waits: list[float] = []
     stuck: Any = types.SimpleNamespace(join=waits.append)
     monkeypatch.setattr(threads, "_ending", [stuck])
-    monkeypatch.setattr(forking, "threads_that_matter", lambda: {1})
-    assert not forking.is_safe()
-    assert not forking.is_safe()
+    forking.obstacles()
+    forking.obstacles()
     assert len(waits) == 1
     assert 0 < waits[0] <= forking.ENDING_S
 
 
-def test_fork_is_used_in_spite_of_threads_if_it_is_chosen() -> None:
-    with ThreadPoolExecutor(1) as pool, a_node(context="fork") as node:
-        pool.submit(int).result()
-        assert parents(node) == {os.getpid()}
-
-
-def test_no_other_thread_gets_the_interpreter_between_the_last_look_and_the_fork(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    before, seen = sys.getswitchinterval(), []
-    monkeypatch.setattr(os, "fork", lambda: seen.append(sys.getswitchinterval()) or 1)
-    assert forking.fork_if_harmless() == 1
-    assert seen == [pytest.approx(forking._SWITCH_S)]
-    looks = iter([set(), {1}])
-    monkeypatch.setattr(forking, "threads_that_matter", lambda: next(looks))
-    assert forking.fork_if_harmless() == -1
-    assert len(seen) == 1
-    assert sys.getswitchinterval() == before
-
-
-@pytest.mark.parametrize(
-    ("explicit", "chosen", "default", "expected"),
-    [
+def test_the_start_method_of_multiprocessing_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    for explicit, chosen, default, expected in (
         ("fork", "spawn", "fork", "fork"),
         (None, None, "fork", None),
         (None, "fork", "fork", None),
@@ -443,17 +389,14 @@ def test_no_other_thread_gets_the_interpreter_between_the_last_look_and_the_fork
         (None, "forkserver", "fork", "forkserver"),
         (None, "forkserver", "forkserver", None),  # Python 3.14
         (None, "fork", "forkserver", None),
-    ],
-)
-def test_the_start_method_of_multiprocessing_is_used(
-    explicit: Any, chosen: Any, default: str, expected: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake: Any = types.SimpleNamespace(
-        get_start_method=lambda allow_none: chosen,
-        get_all_start_methods=lambda: [default, *{"fork", "spawn", "forkserver"} - {default}],
-    )
-    monkeypatch.setitem(sys.modules, "multiprocessing", fake)
-    assert engine._start_method(explicit) == expected
+    ):
+        methods = [default, *{"fork", "spawn", "forkserver"} - {default}]
+        fake = types.SimpleNamespace(
+            get_start_method=lambda allow_none, chosen=chosen: chosen,
+            get_all_start_methods=lambda methods=methods: methods,
+        )
+        monkeypatch.setitem(sys.modules, "multiprocessing", fake)
+        assert engine._start_method(explicit) == expected
 
 
 def test_a_fork_beside_irrelevant_threads_does_not_warn(tmp_path: Path) -> None:
@@ -467,8 +410,9 @@ def test_a_fork_beside_irrelevant_threads_does_not_warn(tmp_path: Path) -> None:
             warnings.warn("multi-threaded", DeprecationWarning)
             return fork()
         os.fork = warning_fork
-        event = threading.Event()
-        threading.Thread(target=event.wait, daemon=True).start()
+        threads = sk.prefetch(range(4), 1)
+        assert list(threads) == [0, 1, 2, 3]
+        assert threading.active_count() > 1
         with sk.prefetch(range(4), 2, "process") as node:
             assert list(node) == [0, 1, 2, 3]
     """
@@ -493,8 +437,19 @@ def test_many_workers_are_started_a_few_at_a_time(context: Any) -> None:
 # -------------------------------------------------------------------- workers that do not begin
 
 
-def test_a_forked_worker_that_does_not_begin_comes_from_a_template(monkeypatch: pytest.MonkeyPatch) -> None:
+def idle_threads() -> Any:
+    """Return a node whose threads do not matter to forks."""
+    node = sk.prefetch(range(4), 1)
+    assert list(node) == [0, 1, 2, 3]
+    assert until(lambda: not forking.obstacles())
+    return node
+
+
+def test_a_forked_worker_that_does_not_begin_is_replaced_by_one_of_a_template(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(team, "BEGIN_S", 0.2)
+    monkeypatch.setattr(team, "_has_announced", False)
     parent = os.getpid()
     settle = worker_process._end_with_parent
 
@@ -504,28 +459,23 @@ def test_a_forked_worker_that_does_not_begin_comes_from_a_template(monkeypatch: 
         settle(fds)
 
     monkeypatch.setattr(worker_process, "_end_with_parent", hang)
-    event = threading.Event()
-    with thread(event.wait, event.set), a_node() as node:
-        (found,) = parents(node)
+    with idle_threads(), a_node() as node:
+        with pytest.warns(RuntimeWarning, match="a thread that keeps forked workers from their start"):
+            (found,) = parents(node)
         assert found != parent
         assert node.statistics().restarts == 2
 
 
 def test_a_start_hook_may_take_as_long_as_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(team, "BEGIN_S", 1e-9)
+    monkeypatch.setattr(team, "BEGIN_S", 0.5)
     go = os.pipe()
-    event = threading.Event()
-    with thread(event.wait, event.set):
-        node = sk.prefetch(range(4), 1, "process", start_hook=lambda _: os.read(go[0], 1)).start()
-        backend: Any = node.engine._scheduler.backend  # type: ignore[union-attr]
-        handle = backend._team.handles[0]
-        assert until(lambda: linux.is_readable(backend._fds["results_r"]))  # it has said that it begins
-        assert handle.begins_by is not None
-        backend.receive(0)  # by a consumer that comes long after that
-        assert handle.begins_by is None
-        os.write(go[1], b"!")
+    timer = threading.Timer(1.5, os.write, (go[1], b"!"))
+    with idle_threads(), sk.prefetch(range(4), 1, "process", start_hook=lambda _: os.read(go[0], 1)) as node:
+        node.start()
+        timer.start()
         assert list(node) == [0, 1, 2, 3]
-        node.close()
+        assert node.statistics().restarts == 0
+    timer.join()
     for fd in go:
         os.close(fd)
 
@@ -598,21 +548,10 @@ def test_closing_leaves_a_process_alone_that_cannot_be_killed(monkeypatch: pytes
     os.waitpid(pid, 0)
 
 
-def test_a_wait_for_a_process_has_an_end() -> None:
-    pid = FORK()
-    if pid == 0:
-        signal.pause()
-    pidfd = linux.pidfd_open(pid)
-    assert linux.reap(pid, pidfd, 0.0) is None
-    linux.kill(pidfd)
-    assert (linux.reap(pid, pidfd, template.REAP_S) or ())[0] == signal.SIGKILL
-    os.close(pidfd)
-
-
 def test_the_garbage_collector_does_not_run_while_stacks_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     # Python 3.11 would hang if it freed a `threading.local` then.
     frames, seen = sys._current_frames, list[bool]()
     monkeypatch.setattr(sys, "_current_frames", lambda: (seen.append(gc.isenabled()), frames())[1])
-    forking.is_safe()
+    forking.obstacles()
     assert seen == [False]
     assert gc.isenabled()

@@ -9,7 +9,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -229,31 +229,16 @@ def test_a_template_that_dies_at_its_start_is_named() -> None:
         list(node)
 
 
-def test_an_unpickling_error_of_any_size_is_reported() -> None:
+def test_an_unpickling_error_of_any_size_is_reported_also_by_a_template_that_has_ended() -> None:
     class Fails:
         def __reduce__(self) -> Any:
             return eval, ("int('x' * 10**6) or " + " + ".join("1" * 1000),)
 
-    with (
-        FORKSERVER.ahead([Fails()]) as node,
-        pytest.raises(RuntimeError, match="could not start: ValueError"),
-    ):
-        list(node)
-
-
-def test_messages_sent_by_a_template_before_its_end_are_read() -> None:
-    class Fails:
-        def __reduce__(self) -> Any:
-            return int, ("x",)
-
-    told = []
     with FORKSERVER.ahead([Fails()]).start() as node:
-        found = team_of(node)._template
-        assert until(lambda: state(found._pid) == "Z")  # and has not read which workers were asked for
-        with suppress(ConnectionError):
-            for says, *_, error in found.answers():
-                told.append((says, type(error)))
-    assert told == [(template.TemplateMessage.FAILED, ValueError)]
+        pid = team_of(node)._template._pid
+        assert until(lambda: state(pid) == "Z")  # and has not read which workers were asked for
+        with pytest.raises(RuntimeError, match="worker 0 could not start: ValueError"):
+            list(node)
 
 
 def test_a_child_that_holds_the_socket_of_a_template_does_not_hide_its_death(
@@ -452,33 +437,6 @@ def test_later_workers_use_the_current_module_path(tmp_path: Path, monkeypatch: 
 
     with FORKSERVER.ahead(sk.smap(item, [0]), 1) as node:
         assert list(node) == [42]
-
-
-def test_workers_start_though_the_directory_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    tmp_path.rmdir()
-    monkeypatch.setenv("NEW_HERE", "yes")
-    with FORKSERVER.ahead(sk.smap(lambda _: os.environ.get("NEW_HERE"), [0]), 1) as node:
-        assert list(node) == ["yes"]
-
-
-def test_the_workers_of_a_loader_have_its_current_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with a_thread(), sk.DataLoader(Directories(), None, num_workers=1) as loader:
-        assert list(loader) == [os.getcwd()]
-        monkeypatch.chdir(tmp_path)
-        assert list(loader) == [str(tmp_path)]
-
-
-class Directories:
-    """A data set of the directory of its reader."""
-
-    def __len__(self) -> int:
-        return 1
-
-    def __getitem__(self, i: int) -> str:
-        return os.getcwd()
 
 
 class Parents:

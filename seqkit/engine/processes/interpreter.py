@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from ...core import worker
 from ..protocol import PrefetchError
 from ..resources import native_threads
-from . import linux, worker_signals
+from . import linux
 from .worker_process import limit_threads
 
 
@@ -32,27 +32,30 @@ class Surroundings(NamedTuple):
 
     @classmethod
     def of_this_process(cls) -> Surroundings:
-        return cls(environment(), worker.current_directory(), module_path())
+        variables = dict(os.environ)
+        limit_threads(variables, native_threads())
+        return cls(variables, worker.current_directory(), module_path())
 
 
-def interpreter(code: str, fds: tuple[int, ...], mask: set[int], surroundings: Surroundings) -> int:
+def interpreter(code: str, fds: tuple[int, ...], surroundings: Surroundings) -> int:
     """Start a Python that has the same arguments and flags. Return its pid. It runs no main script.
 
-    The code can use the descriptors in `fds`. Call this with all signals blocked: `mask` is the former mask.
+    The code can use the descriptors in `fds`. Signals that are blocked now are blocked there, too.
     """
-    _refuse_without_python()
+    if getattr(sys, "frozen", False) or not sys.executable:  # a frozen program would start itself again
+        raise PrefetchError(
+            "prefetch: no Python is known that could run workers, because this program is frozen or"
+            f" sys.executable is {sys.executable!r}. Use context='fork' if your threads allow it, or"
+            " method='thread'"
+        )
     argv = list(map(str, getattr(sys, "argv", ())))
     variables, directory, path = surroundings
     if directory is None or not os.access(directory, os.X_OK):
         directory = "/"  # it was deleted: Python 3.13 does not start in such a directory
     same = f"import sys; sys.path[:] = {path!a}; sys.argv[:] = {argv!a}; fds = {fds}"
-    signals = f"from {worker_signals.__name__} import leave_signals_to_program as leave"
-    signals += f"; leave({worker_signals.program_signals()}, {[*mask]})"
     fd = linux.memfd_create("seqkit-start")  # the system limits the length of an argument
     try:
-        with open(fd, "wb", closefd=False) as file:
-            file.write(f"{same}; {signals}; {code}".encode("ascii"))
-        os.lseek(fd, 0, os.SEEK_SET)
+        os.pwrite(fd, f"{same}; {code}".encode("ascii"), 0)
         start = f"with open({fd}, 'rb') as file: exec(file.read())"
         process = subprocess.Popen(
             [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", start],  # type: ignore[attr-defined]
@@ -66,16 +69,6 @@ def interpreter(code: str, fds: tuple[int, ...], mask: set[int], surroundings: S
         os.close(fd)
     process.returncode = 0  # the engine waits for the pid, so the Popen object must not, even when collected
     return process.pid
-
-
-def _refuse_without_python() -> None:
-    """Raise an error if `sys.executable` is not a Python that can run other code."""
-    if getattr(sys, "frozen", False) or not sys.executable:  # a frozen program would start itself again
-        raise PrefetchError(
-            "prefetch: no Python is known that could run workers, because this program is frozen or"
-            f" sys.executable is {sys.executable!r}. Use context='fork' if your threads allow it, or"
-            " method='thread'"
-        )
 
 
 def require_streams() -> None:
@@ -97,22 +90,10 @@ def module_path() -> list[str]:
     search now. The other is the initial directory, in which it found the modules that it imported then.
     """
     bases = dict.fromkeys(base for base in (worker.current_directory(), worker.ORIGIN) if base)
-    path: list[str] = []
-    entries: list[Any] = sys.path
-    for entry in entries:
-        if isinstance(entry, str):  # Python ignores all other entries, too
-            entry = str(entry)  # the repr of a subclass may be anything
-            path += [entry] if os.path.isabs(entry) else [_below(base, entry) for base in bases]
-    return path
-
-
-def _below(base: str, entry: str) -> str:
-    return os.path.join(base, entry) if entry else base
-
-
-def environment() -> dict[str, str]:
-    """Return the environment variables for a fresh Python, with limits for the threads of its libraries."""
-    # Copy one variable at a time, because `dict` fails if another thread deletes a variable.
-    variables = {name: value for name in os.environ if (value := os.environ.get(name)) is not None}
-    limit_threads(variables, native_threads())
-    return variables
+    # Python ignores entries that are no text. The repr of a subclass of text may be anything.
+    entries = [str(entry) for entry in list[Any](sys.path) if isinstance(entry, str)]
+    return [
+        os.path.join(base, entry) if entry else base
+        for entry in entries
+        for base in ([""] if os.path.isabs(entry) else bases)
+    ]

@@ -24,10 +24,8 @@ import select
 import signal
 import stat
 import sys
-import time
 from contextlib import suppress
 from functools import cache
-from time import monotonic
 
 # Constants that a build of Python may lack, with their values in Linux.
 EPOLLEXCLUSIVE: int = getattr(select, "EPOLLEXCLUSIVE", 1 << 28)
@@ -139,23 +137,14 @@ def missing() -> str:
         fds.append(pidfd_open(os.getpid()))
         name = "pidfd_send_signal"
         pidfd_send_signal(fds[-1], 0)  # only checks that a signal could be sent
-    except ImportError:
-        return f"this Python has neither {name} nor ctypes"
-    except OSError as error:
-        return _reason(name, error)
+    except (ImportError, OSError) as error:
+        # Any other error is temporary, such as too many open files.
+        if isinstance(error, ImportError) or error.errno in (errno.ENOSYS, errno.EPERM, errno.EACCES):
+            return f"it needs Linux 5.3 or later, and {name} fails here ({error})"
     finally:
         for fd in fds:
             os.close(fd)
     return ""
-
-
-def _reason(name: str, error: OSError) -> str:
-    if error.errno == errno.ENOSYS:
-        system = os.uname()
-        return f"it needs Linux 5.3 or later, and {name} is missing in {system.release} ({system.machine})"
-    if error.errno in (errno.EPERM, errno.EACCES):
-        return f"{name} is forbidden here, for example by the seccomp profile of a container"
-    return ""  # the system call exists, and failed for a temporary reason, such as too many open files
 
 
 # -------------------------------------------------------------------- the ends of processes
@@ -168,10 +157,7 @@ def watched(pid: int) -> int:
     except OSError:  # out of descriptors
         os.kill(pid, signal.SIGKILL)
         with suppress(ChildProcessError):
-            for _ in range(1000):  # one second in total
-                if os.waitpid(pid, os.WNOHANG)[0]:
-                    break
-                time.sleep(0.001)
+            os.waitpid(pid, 0)
         raise
 
 
@@ -209,17 +195,11 @@ def reap(pid: int, pidfd: int, timeout_s: float) -> tuple[int, int] | None:
     Even a killed process may not end in time: a process that waits for a disk or a network file system
     cannot be interrupted.
     """
-    deadline = monotonic() + timeout_s
-    while is_readable(pidfd, deadline - monotonic()):
-        try:
-            reaped, status, usage = os.wait4(pid, os.WNOHANG)
-        except (ChildProcessError, ImportError):
-            return None  # the second while the interpreter ends: `os.wait4` waits, and then imports a module
-        if reaped:
+    if is_readable(pidfd, timeout_s):
+        # The second while the interpreter ends: `os.wait4` waits, and then imports a module.
+        with suppress(ChildProcessError, ImportError):
+            _, status, usage = os.wait4(pid, 0)
             return status, usage.ru_maxrss << 10
-        if monotonic() >= deadline:
-            break
-        time.sleep(0.001)  # a debugger gets the status first
     return None
 
 

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...core import units
+from ...core.tracebacks import warn
 from ...core.view import View
 from ..codec import Form, decode, encode_shared
 from ..culprits import pickling_error
@@ -39,8 +41,7 @@ class PickledPipeline:
         Those of this process when it pickled the pipeline.
     place : tuple of int
         The start and the end of the pickle.
-    fd : int
-        The descriptor of the segment.
+    segment : Segment
     nbytes : int
         Size of the pickle and its arrays. Mapped files do not count.
     """
@@ -51,20 +52,21 @@ class PickledPipeline:
             tail, moved, head = encode_shared((spec, pipeline))
         except Exception as error:
             raise pickling_error(pipeline, error, ForWorkers) from error
-        self.place = head, head + len(tail)
         self.nbytes = head + len(tail)
+        self.place = head, self.nbytes
         with CtrlCHeld():
-            self._segment = Segment.create(self.nbytes, "seqkit-pipeline")
-        content = self._segment.block(0, self.nbytes).data
+            self.segment = Segment.create(self.nbytes, "seqkit-pipeline")
+        content = self.segment.block(0, self.nbytes).data
         for offset, buffer in [*moved, (head, memoryview(tail))]:
             content[offset : offset + buffer.nbytes] = buffer
-
-    @property
-    def fd(self) -> int:
-        return self._segment.fd
-
-    def close(self) -> None:
-        self._segment.close()
+        if self.nbytes > WARN_BYTES:
+            warn(
+                f"prefetch: pickled {units.size(self.nbytes)} for workers that are not forked. To pickle once"
+                " and not in every epoch, use DataLoader(persistent_workers=True). To pickle less, use"
+                " numpy.memmap or seqkit.load_packed. To pickle nothing, use context='fork' if your threads"
+                " allow it.",
+                RuntimeWarning,
+            )
 
 
 def open_pipeline(pickled: int, place: tuple[int, int], fds: Descriptors) -> WorkerSetup:
@@ -73,20 +75,3 @@ def open_pipeline(pickled: int, place: tuple[int, int], fds: Descriptors) -> Wor
     block = Segment(pickled, end, private=True).block(0, end)
     spec, pipeline = decode(Form.BUFFERS, block[head:].data, block)
     return WorkerSetup(spec, pipeline, Segment(fds.segment, spec.layout.size), fds)
-
-
-def size_warning(nbytes: int) -> str | None:
-    """Return the warning for a pickle of `nbytes` bytes, or None if it is small.
-
-    >>> size_warning(1 << 20)
-    >>> size_warning(100 << 20).partition(".")[0]
-    'prefetch: pickled 100 MiB for workers that are not forked'
-    """
-    if nbytes <= WARN_BYTES:
-        return None
-    return (
-        f"prefetch: pickled {nbytes / 2**20:.0f} MiB for workers that are not forked."
-        " To pickle once and not in every epoch, use DataLoader(persistent_workers=True)."
-        " To pickle less, use numpy.memmap or seqkit.load_packed."
-        " To pickle nothing, use context='fork' if your threads allow it."
-    )

@@ -20,22 +20,19 @@ Relies on
 from __future__ import annotations
 
 import os
-import pickle
 import select
 import signal
 import socket
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import astuple, fields
 from functools import partial
-from time import monotonic
 from typing import NoReturn
 
-from ..results import Record
 from ..signals import SignalsHeld
-from . import linux
-from .forking import fork, is_safe, native_pools
+from . import linux, worker_signals
+from .forking import fork, native_pools, obstacles
 from .interpreter import interpreter
 from .linux import kill, watched
 from .pickled_pipeline import PickledPipeline, open_pipeline
@@ -51,19 +48,17 @@ GRACE_S = 0.25
 REAPING_S = 2.0
 
 # A message to a template is the number of a worker. A message from a template is its kind
-# (`TemplateMessage`), the number of the worker, a value, and a number of bytes. A pickled record may follow.
+# (`TemplateMessage`), the number of the worker, and two more numbers.
 _START = struct.Struct("<q")
 _ANSWER = struct.Struct("<4q")
-_MESSAGE_BYTES = 1 << 16
 
 
 class TemplateMessage:
     """The kinds of messages from a template."""
 
     FORKED = 0  # the worker has this pid; its pidfd is attached
-    ENDED = 1  # the worker ended with this wait status, or -1 if it is unknown, and had this much memory
-    FAILED = 2  # the worker could not be forked, or for -1 the pipeline could not be unpickled; has a record
-    UNSAFE = 3  # the pipeline has started threads, so no worker can be forked
+    ENDED = 1  # the worker ended with this wait status, and had this much memory
+    UNSAFE = 2  # the pipeline has started threads, so the template ends, and no worker can be forked
 
 
 class Template:
@@ -74,7 +69,6 @@ class Template:
         self._pid = pid
         self._pidfd = watched(pid)
         self._has_workers = False
-        _sockets.add(channel)
         channel.setblocking(False)
 
     @property
@@ -84,11 +78,11 @@ class Template:
 
     def start(self, number: int) -> None:
         """Request a worker."""
-        with suppress(ConnectionError):  # the template has ended; `answers` reports it, perhaps with a reason
+        with suppress(ConnectionError):  # the template has ended, which `answers` reports
             self._socket.send(_START.pack(number))
 
-    def answers(self) -> Iterator[tuple[int, int, int, int, int, BaseException | None]]:
-        """Yield the received messages: kind, worker, value, bytes, pidfd, error.
+    def answers(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """Yield the received messages: kind, worker, pid or wait status, bytes, pidfd.
 
         Raises `ConnectionError` when the template has ended.
         """
@@ -100,7 +94,7 @@ class Template:
         while True:
             message, fds = b"", list[int]()
             try:
-                message, fds, _, _ = socket.recv_fds(self._socket, _MESSAGE_BYTES, 1)
+                message, fds, _, _ = socket.recv_fds(self._socket, _ANSWER.size, 1)
             except ConnectionError:
                 continue  # the template left messages unread: raised once, before its own messages
             except BlockingIOError:
@@ -108,107 +102,86 @@ class Template:
                     return
             if not message:
                 raise _gone()
-            kind, worker, value, nbytes = _ANSWER.unpack_from(message)
-            pidfd, record = fds[0] if fds else -1, message[_ANSWER.size :]
-            if pidfd >= 0:
+            pidfd = fds[0] if fds else -1
+            if fds:
                 os.set_inheritable(pidfd, False)  # Python 3.11 ignores flags of `recv_fds`
-            error = pickle.loads(record).rebuild() if record else None
-            self._has_workers = self._has_workers or kind == TemplateMessage.FORKED
-            yield kind, worker, value, nbytes, pidfd, error
+                self._has_workers = True
+            kind, worker, *numbers = _ANSWER.unpack(message)
+            yield kind, worker, *numbers, pidfd
 
     def close(self) -> None:
         """End the template and its remaining workers. Idempotent, also in several threads at once."""
-        try:
-            _sockets.remove(self._socket)
-        except KeyError:
+        pidfd, self._pidfd = self._pidfd, -1
+        if pidfd < 0:
             return  # closed already, or by a daemon thread just now, at exit
-        deadline = monotonic() + (REAPING_S if self._has_workers else GRACE_S)
         with suppress(OSError):  # the template has ended
             self._socket.shutdown(socket.SHUT_WR)
-            while linux.is_readable(self._socket.fileno(), deadline - monotonic()):
-                for *_, pidfd, _ in self.answers():
-                    if pidfd >= 0:
-                        os.close(pidfd)
-        if not linux.is_readable(self._pidfd, deadline - monotonic()):
-            kill(self._pidfd)
-        linux.reap(self._pid, self._pidfd, REAP_S)
-        self.forget()
+        if not linux.is_readable(pidfd, REAPING_S if self._has_workers else GRACE_S):
+            kill(pidfd)
+        linux.reap(self._pid, pidfd, REAP_S)
+        os.close(pidfd)
+        self._socket.close()
 
     def forget(self) -> None:
         """Close the descriptors. In a forked child that is all, because the parent owns the template."""
-        _sockets.discard(self._socket)
         self._socket.close()
         if self._pidfd >= 0:
             os.close(self._pidfd)
             self._pidfd = -1
 
 
-def fresh_template(pickled: PickledPipeline, setup: WorkerSetup, mask: set[int]) -> Template:
-    """Start a template that forks workers."""
+def _gone() -> ConnectionError:
+    return ConnectionError("prefetch: the template process ended; see what it wrote to stderr")
+
+
+def fresh_template(number: int, pickled: PickledPipeline, setup: WorkerSetup, mask: set[int]) -> Template:
+    """Start a template that forks workers. If it fails, worker `number` is reported as failed."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         with theirs:
-            return Template(ours, _started(-1, pickled, setup, mask, theirs.fileno()))
+            return Template(ours, start_interpreter(number, pickled, setup, mask, theirs.fileno()))
     except BaseException:
         ours.close()
         raise
 
 
-def fresh_worker(number: int, pickled: PickledPipeline, setup: WorkerSetup, mask: set[int]) -> int:
-    """Start a template that becomes a worker. Return its pid."""
-    return _started(number, pickled, setup, mask)
-
-
-def _started(number: int, pickled: PickledPipeline, setup: WorkerSetup, mask: set[int], *channel: int) -> int:
-    error_at = setup.spec.layout.error_at(max(number, 0))
-    code = f"from {__name__} import be_template; be_template({number}, {error_at}, {pickled.place}, *fds)"
-    fds = pickled.fd, *astuple(setup.fds), *channel
-    return interpreter(code, fds, mask, pickled.surroundings)
-
-
-# Sockets in use. Keep them alive, so that the garbage collector does not close one before its owner does.
-_sockets: set[socket.socket] = set()
-
-
-def _gone() -> ConnectionError:
-    return ConnectionError("prefetch: the template process ended; see what it wrote to stderr")
+def start_interpreter(
+    number: int, pickled: PickledPipeline, setup: WorkerSetup, mask: set[int], *channel: int
+) -> int:
+    """Start a template that becomes a worker, or forks workers if it has a channel. Return its pid."""
+    error_at = setup.spec.layout.error_at(number)
+    signals = f"{worker_signals.program_signals()}, {[*mask]}"
+    code = f"from {worker_signals.__name__} import leave_signals_to_program as leave; leave({signals})"
+    code += f"; from {__name__} import be_template; be_template({number}, {error_at}, {pickled.place}, *fds)"
+    return interpreter(code, (pickled.segment.fd, *astuple(setup.fds), *channel), pickled.surroundings)
 
 
 # -------------------------------------------------------------------- in the template process
 
 
 def be_template(number: int, error_at: int, place: tuple[int, int], pickled: int, *fds: int) -> NoReturn:
-    """Open a pipeline. Then become worker `number`, or fork workers until the parent closes the channel or is
-    gone, if `number` is -1."""
+    """Open a pipeline. Then become worker `number`. With a channel, fork workers instead until the parent
+    closes it or is gone."""
     for fd in (pickled, *fds):
         os.set_inheritable(fd, False)  # a process that an item starts may outlive the node
-    inherited = Descriptors(*fds[: len(fields(Descriptors))])
-    opened = partial(open_pipeline, pickled, place, inherited)
-    if number < 0:
-        _lead(socket.socket(fileno=fds[-1]), opened)
+    count = len(fields(Descriptors))
+    inherited, channels = Descriptors(*fds[:count]), fds[count:]
     try:
-        setup = opened()
+        setup = open_pipeline(pickled, place, inherited)
     except BaseException as error:
         with suppress(BrokenPipeError):
             report_failure(number, inherited, error_at, error)
         leave()
-    be_worker(number, setup, signal.pthread_sigmask(signal.SIG_BLOCK, ()))
-
-
-def _lead(channel: socket.socket, opened: Callable[[], WorkerSetup]) -> NoReturn:
-    """Fork workers, until the socket is closed or the parent is gone."""
+    if not channels:
+        be_worker(number, setup, signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+    channel = socket.socket(fileno=channels[0])
     workers: dict[int, tuple[int, int]] = {}  # number and pid by pidfd
-    try:
-        setup = opened()
-        if is_safe():
+    with suppress(ConnectionError):  # the node is closed, or the parent is gone
+        if obstacles():
+            channel.send(_ANSWER.pack(TemplateMessage.UNSAFE, -1, 0, 0))
+        else:
             native_pools()
             _serve(channel, setup, workers)
-        else:
-            channel.send(_ANSWER.pack(TemplateMessage.UNSAFE, -1, 0, 0))
-    except ConnectionError:
-        pass  # the node is closed, or the parent is gone
-    except BaseException as error:
-        _tell_error(channel, -1, error)
     for pidfd in workers:
         kill(pidfd)
     for pidfd, (_, pid) in workers.items():
@@ -222,16 +195,14 @@ def _serve(channel: socket.socket, setup: WorkerSetup, workers: dict[int, tuple[
     poll.register(setup.fds.parent, select.POLLIN)
     while True:
         for fd, _ in poll.poll():
-            if fd == setup.fds.parent:
-                return
             if fd in workers:
                 number, pid = workers.pop(fd)
                 poll.unregister(fd)
-                ended = linux.reap(pid, fd, REAP_S)
+                ended = linux.reap(pid, fd, REAP_S) or (0, 0)
                 os.close(fd)
-                channel.send(_ANSWER.pack(TemplateMessage.ENDED, number, *(ended or (-1, 0))))
+                channel.send(_ANSWER.pack(TemplateMessage.ENDED, number, *ended))
                 continue
-            message = channel.recv(_START.size)
+            message = b"" if fd == setup.fds.parent else channel.recv(_START.size)
             if not message:
                 return
             (number,) = _START.unpack(message)
@@ -242,7 +213,7 @@ def _serve(channel: socket.socket, setup: WorkerSetup, workers: dict[int, tuple[
                         be_worker(number, setup, held.mask, partial(_forget, channel, workers))
                 pidfd = watched(pid)
             except OSError as error:
-                _tell_error(channel, number, error)
+                report_failure(number, setup.fds, setup.spec.layout.error_at(number), error)
             else:
                 workers[pidfd] = number, pid
                 poll.register(pidfd, select.POLLIN)
@@ -253,11 +224,3 @@ def _forget(channel: socket.socket, fds: Iterable[int]) -> None:
     channel.close()
     for fd in fds:
         os.close(fd)
-
-
-def _tell_error(channel: socket.socket, number: int, error: BaseException) -> None:
-    with suppress(ConnectionError):
-        channel.send(
-            _ANSWER.pack(TemplateMessage.FAILED, number, 0, 0)
-            + Record.of(error).dumps(_MESSAGE_BYTES - _ANSWER.size)
-        )

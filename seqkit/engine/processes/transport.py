@@ -329,11 +329,10 @@ class Processes(Backend):
                 self._team.notice(fd)
         self._read()  # before the deaths: includes results that a worker delivered before it died
         if not self._closed:  # the interpreter's exit closes it while a daemon thread reads
-            self._team.do_what_is_due()  # after reading, because messages may have waited for a long time
+            # After reading, because messages may have waited for a long time.
             for handle in self._team.dead():
                 self._handle_death(handle)
-            self._team.start_missing()
-            self._events += self._team.failures()
+            self._events += self._team.start_missing()
         events, self._events = self._events, []
         return events
 
@@ -367,8 +366,7 @@ class Processes(Backend):
             self._warn_of_generator(self._spec.generators[number][0])
         else:
             handle = self._handles[worker]
-            handle.begins_by = None
-            handle.is_ready = kind == Kind.READY
+            handle.is_ready = True
             handle.pid = number  # the template's message may not have arrived yet
 
     def _finish(
@@ -596,7 +594,7 @@ class Processes(Backend):
 
     def forks_now(self) -> bool:
         """Return whether this thread is forking a worker of this backend, which is no fork by user code."""
-        return self._team is not None and self._team is starting()
+        return self._team is not None and self._team is starting.team
 
     def lend(self, is_over: Callable[[], bool]) -> None:
         """Before a fork, lend the leased slots to the child until the child has ended."""

@@ -46,8 +46,7 @@ class Kind:
 
     DONE: Final = 0  # finished items are in the slot or the file
     SKIPPED: Final = 1  # the job was not begun, because it was cancelled
-    BEGUN: Final = 2  # the worker's process runs; the number is its pid
-    READY: Final = 3  # the worker has started; the number is its pid
+    READY: Final = 2  # the worker's process runs; the number is its pid
     FAILED: Final = 4  # the start failed; the number is the size of the pickled error, see `error_at`
     ALIKE: Final = 6  # a generator draws as in the other workers; the number is its place in the spec
 

@@ -101,13 +101,12 @@ def _work(number: int, setup: WorkerSetup) -> None:
         set_epoch.telling = partial(drawing_alike, spec.seed)
         seterr(cast(Policy, spec.errors))
         stacks.answer(fds.segment, spec.layout.error_at(number))
-        tell(fds, number, Kind.BEGUN, items=os.getpid())
+        tell(fds, number, Kind.READY, items=os.getpid())
         if spec.hook is not None:
             call_hook(spec.hook, number)
     except BaseException as error:
         report_failure(number, fds, spec.layout.error_at(number), error)
         return
-    tell(fds, number, Kind.READY, items=os.getpid())
     Worker(number, spec, fds, segment, setup.pipeline, seeding).serve()
     leave_worker()
 
