@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+import threadpoolctl
 
 import seqkit as sk
 from seqkit.core import worker as contexts
@@ -29,57 +30,45 @@ FRESH = [context for context in CONTEXTS if context != "fork"]
 WITHOUT_STREAMS = """
     import os, pathlib, sys
 
-    context, closed, result = sys.argv[1:]
+    closed, result = sys.argv[1:]
     if closed:
         for fd in map(int, closed):
             os.close(fd)
-        os.execv(sys.executable, [sys.executable, __file__, context, "", result])
+        os.execv(sys.executable, [sys.executable, __file__, "", result])
 
     import seqkit as sk
 
-    def item(i):
-        return i
-
-    try:
-        with sk.prefetch(sk.smap(item, range(4)), 2, "process", context=context) as node:
-            pathlib.Path(result).write_text(str(list(node)))
-    except RuntimeError as error:
-        pathlib.Path(result).write_text(str(error))
-        raise
+    for context in ("fork", "forkserver", "spawn"):
+        try:
+            list(sk.prefetch(range(4), 2, "process", context=context))
+        except RuntimeError as error:
+            with open(result, "a") as file:
+                file.write(f"{error}\\n")
 """
 
 
-@pytest.mark.parametrize("closed", ["0", "12"])
-@pytest.mark.parametrize("context", CONTEXTS)
-def test_workers_need_standard_streams(context: str, closed: str, tmp_path: Path) -> None:
-    result = tmp_path / "result"
-    assert finished(tmp_path, WITHOUT_STREAMS, context, closed, str(result))[0] == 1
-    assert "or error of this process is closed" in result.read_text()
+def test_workers_need_standard_streams(tmp_path: Path) -> None:
+    for closed in ("0", "12"):
+        result = tmp_path / closed
+        assert finished(tmp_path, WITHOUT_STREAMS, closed, str(result))[0] == 0
+        assert result.read_text().count("or error of this process is closed") == 3
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
-def test_workers_start_where_python_has_no_standard_streams(context: str, tmp_path: Path) -> None:
+def test_workers_write_to_the_streams_of_the_parent_and_start_where_python_has_none(tmp_path: Path) -> None:
     script = """
         import sys
         import seqkit as sk
 
+        def read(items):
+            for context in ("fork", "forkserver", "spawn"):
+                with sk.prefetch(items, 1, "process", context=context) as node:
+                    list(node)
+
+        read(sk.smap(print, ["item"]))
         sys.stdout = sys.stderr = None
-        with sk.prefetch(range(4), 2, "process", context=sys.argv[1]) as node:
-            assert list(node) == [0, 1, 2, 3]
+        read(range(4))
     """
-    assert finished(tmp_path, script, context) == (0, "", "")
-
-
-@pytest.mark.parametrize("context", CONTEXTS)
-def test_workers_write_to_the_streams_of_the_parent(context: str, tmp_path: Path) -> None:
-    script = """
-        import sys
-        import seqkit as sk
-
-        with sk.prefetch(sk.smap(print, ["item"]), 1, "process", context=sys.argv[1]) as node:
-            list(node)
-    """
-    assert finished(tmp_path, script, context) == (0, "item\n", "")
+    assert finished(tmp_path, script) == (0, 3 * "item\n", "")
 
 
 def test_streams_of_any_kind_are_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,28 +90,20 @@ def test_streams_of_any_kind_are_flushed(monkeypatch: pytest.MonkeyPatch) -> Non
 # -------------------------------------------------------------------- modules
 
 
-def test_entries_of_the_module_path_that_are_not_text_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", ["/a", Path("/b"), b"/c", None, np.str_("/d")])
-    assert interpreter.module_path() == ["/a", "/d"]
-    assert [type(entry) for entry in interpreter.module_path()] == [str, str]
-
-
-def test_relative_module_paths_are_resolved_against_the_current_and_the_original_directory(
+def test_the_module_path_has_text_only_and_relative_entries_for_both_directories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "path", ["", "lib", "/abs"])
+    monkeypatch.setattr(sys, "path", ["", "lib", Path("/b"), b"/c", None, np.str_("/abs")])
     monkeypatch.setattr(contexts, "ORIGIN", "/was")
     monkeypatch.chdir(tmp_path)
     here = str(tmp_path)
     assert interpreter.module_path() == [here, "/was", f"{here}/lib", "/was/lib", "/abs"]
+    assert {type(entry) for entry in interpreter.module_path()} == {str}
     monkeypatch.setattr(contexts, "ORIGIN", here)
     assert interpreter.module_path() == [here, f"{here}/lib", "/abs"]
 
 
-@pytest.mark.parametrize("context", FRESH)
-def test_modules_beside_the_program_are_found_after_a_change_of_directory(
-    context: str, tmp_path: Path
-) -> None:
+def test_modules_beside_the_program_are_found_after_a_change_of_directory(tmp_path: Path) -> None:
     (tmp_path / "lib").mkdir()
     (tmp_path / "elsewhere").mkdir()
     for name in ("beside_it", "lib/in_lib"):
@@ -139,43 +120,30 @@ def test_modules_beside_the_program_are_found_after_a_change_of_directory(
         import beside_it, in_lib
 
         os.chdir("elsewhere")
-        for module in (beside_it, in_lib):
-            with sk.prefetch(sk.smap(module.item, range(4)), 1, "process", context=sys.argv[1]) as node:
+        for context, module in (("forkserver", beside_it), ("spawn", in_lib)):
+            with sk.prefetch(sk.smap(module.item, range(4)), 1, "process", context=context) as node:
                 assert list(node) == [0, 1, 2, 3]
     """
-    assert finished(tmp_path, script, context) == (0, "", "")
+    assert finished(tmp_path, script) == (0, "", "")
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
-def test_workers_start_where_the_directory_was_deleted(context: str, tmp_path: Path) -> None:
+def test_seqkit_is_imported_and_workers_start_where_the_directory_was_deleted(tmp_path: Path) -> None:
     script = """
         import os, pathlib, sys
+
+        gone = pathlib.Path(__file__).parent / "gone"
+        gone.mkdir()
+        os.chdir(gone)
+        gone.rmdir()
+
         import seqkit as sk
-
-        gone = pathlib.Path(__file__).parent / "gone"
-        gone.mkdir()
-        os.chdir(gone)
-        gone.rmdir()
-        sys.path.insert(0, "")
-        with sk.prefetch(range(4), 1, "process", context=sys.argv[1]) as node:
-            assert list(node) == [0, 1, 2, 3]
-    """
-    assert finished(tmp_path, script, context) == (0, "", "")
-
-
-def test_seqkit_is_imported_where_the_directory_was_deleted(tmp_path: Path) -> None:
-    script = """
-        import os, pathlib
-
-        gone = pathlib.Path(__file__).parent / "gone"
-        gone.mkdir()
-        os.chdir(gone)
-        gone.rmdir()
-
-        import seqkit
         from seqkit.core.worker import ORIGIN
 
         assert ORIGIN is None
+        sys.path.insert(0, "")
+        for context in ("fork", "forkserver", "spawn"):
+            with sk.prefetch(range(4), 1, "process", context=context) as node:
+                assert list(node) == [0, 1, 2, 3]
     """
     assert finished(tmp_path, script) == (0, "", "")
 
@@ -183,83 +151,34 @@ def test_seqkit_is_imported_where_the_directory_was_deleted(tmp_path: Path) -> N
 # -------------------------------------------------------------------- arguments and flags
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
-def test_workers_have_the_arguments_of_the_program(context: str, tmp_path: Path) -> None:
-    script = """
-        import sys
-        import seqkit as sk
-
-        def arguments(_):
-            import sys
-
-            return sys.argv
-
-        for argv in (sys.argv, ["-m", "x", "-c", "ü 'q' \\udc80", ""], [], [None, 3]):
-            sys.argv = argv
-            with sk.prefetch(sk.smap(arguments, [0]), 1, "process", context=CONTEXT) as node:
-                found = list(node)
-            assert found == [[str(argument) for argument in argv]] or CONTEXT == "fork", found
-    """
-    assert finished(tmp_path, script.replace("CONTEXT", repr(context)), "--rate", "3") == (0, "", "")
-
-
-def text_hash(_: int) -> tuple[int, str | None]:
-    return hash("seqkit"), os.environ.get("PYTHONHASHSEED")
-
-
-def hashes(context: Any) -> tuple[int, str | None]:
-    """Return the hash of a text in one worker of a new node, and the hash seed that its children get."""
-    with sk.prefetch(sk.smap(text_hash, range(1)), 1, "process", context=context) as node:
+def found_in(context: str, function: Any) -> Any:
+    """Return what a function returns in a worker of a new node."""
+    with sk.prefetch(sk.smap(lambda _: function(), [0]), 1, "process", context=context) as node:  # type: ignore[arg-type]
         return node[0]
 
 
-@pytest.mark.parametrize("context", FRESH)
-def test_workers_have_the_hash_seed_of_the_environment(context: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONHASHSEED", "7")
-    seven = hashes(context)
-    monkeypatch.setenv("PYTHONHASHSEED", "0")
-    assert seven[1] == "7"
-    assert hashes(context)[0] != seven[0]
-
-
-@pytest.mark.parametrize("context", FRESH)
-def test_workers_start_with_a_module_path_of_any_length(
-    context: str, monkeypatch: pytest.MonkeyPatch
+def test_workers_have_arguments_and_module_paths_of_any_text_and_length(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    path = [*sys.path, *(f"/opt/{'x' * 140}/{i}" for i in range(1000))]
-    monkeypatch.setattr(sys, "path", path)
-    with sk.prefetch(sk.smap(lambda _: sys.path, range(1)), 1, "process", context=context) as node:
-        assert node[0] == interpreter.module_path()
+    monkeypatch.setattr(sys, "path", [*sys.path, *(f"/opt/{'x' * 140}/{i}" for i in range(1000))])
+    for argv in (["-m", "x", "-c", "ü 'q' \udc80", ""], ["program", "a\0b", "c"], [], [None, 3]):
+        monkeypatch.setattr(sys, "argv", argv)
+        for context in FRESH:
+            found = found_in(context, lambda: (sys.argv, sys.path))
+            assert found == ([str(argument) for argument in argv], interpreter.module_path())
 
 
-@pytest.mark.parametrize("context", FRESH)
-def test_arguments_of_the_program_may_hold_any_text(context: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["program", "a\0b", "c"])
-    with sk.prefetch(sk.smap(lambda _: sys.argv, range(1)), 1, "process", context=context) as node:
-        assert node[0] == ["program", "a\0b", "c"]
-
-
-@pytest.mark.parametrize("context", FRESH)
-@pytest.mark.parametrize(
-    ("attribute", "value", "reason"),
-    [
-        ("frozen", True, "no Python is known"),
-        ("executable", None, "no Python is known"),
-        ("executable", "", "no Python is known"),
-    ],
-)
-def test_without_a_python_to_start_workers_are_refused(
-    context: str, attribute: str, value: Any, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_python_to_start_workers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Any] = []
     monkeypatch.setattr(interpreter.subprocess, "Popen", lambda *_, **__: started.append(1))
-    monkeypatch.setattr(sys, attribute, value, raising=False)
-    refused = pytest.raises(RuntimeError, match=f"prefetch: {reason}.* Use context='fork'")
-    with sk.prefetch(range(4), 2, "process", context=context) as node, refused:
-        node[0]
+    for attribute, value in (("frozen", True), ("executable", None), ("executable", "")):
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, attribute, value, raising=False)
+            for context in FRESH:
+                with pytest.raises(RuntimeError, match=r"no Python is known.* Use context='fork'"):
+                    found_in(context, os.getpid)
     assert not started
-    with sk.prefetch(range(4), 2, "process", context="fork") as node:
-        assert list(node) == [0, 1, 2, 3]
+    assert found_in("fork", os.getppid) == os.getpid()
 
 
 @pytest.mark.parametrize("context", FRESH)
@@ -297,22 +216,29 @@ def test_workers_have_the_flags_of_the_interpreter(context: str, flags: str, tmp
 # -------------------------------------------------------------------- variables
 
 
-@pytest.mark.parametrize(
-    ("given", "found"), [({}, "1"), ({"SEQKIT_NATIVE_THREADS": "0"}, None), ({"OMP_NUM_THREADS": "3"}, "3")]
-)
-@pytest.mark.parametrize("context", CONTEXTS)
-def test_libraries_loaded_by_an_item_use_the_limited_number_of_threads(
-    context: str, given: dict[str, str], found: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.delenv("SEQKIT_NATIVE_THREADS", raising=False)
-    for name, value in given.items():
-        monkeypatch.setenv(name, value)
-    before = dict(os.environ)
-    pipeline: Any = sk.smap(lambda _: os.environ.get("OMP_NUM_THREADS"), [0])
-    with sk.prefetch(pipeline, 1, "process", context=context) as node:
-        assert list(node) == [found]
-    assert dict(os.environ) == before
+def test_libraries_in_a_worker_use_the_limited_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def threads() -> tuple[str | None, set[int]]:
+        import threadpoolctl
+
+        found = threadpoolctl.threadpool_info()
+        return os.environ.get("OMP_NUM_THREADS"), {library["num_threads"] for library in found}
+
+    assert threadpoolctl.threadpool_info()
+    for variables, loaded_later, loaded in (
+        ({}, "1", {1}),
+        ({"SEQKIT_NATIVE_THREADS": "2"}, "2", {2}),
+        ({"SEQKIT_NATIVE_THREADS": "0"}, None, threads()[1]),
+        ({"OMP_NUM_THREADS": "3"}, "3", {1}),
+    ):
+        with monkeypatch.context() as patch:
+            patch.delenv("OMP_NUM_THREADS", raising=False)
+            patch.delenv("SEQKIT_NATIVE_THREADS", raising=False)
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            before = dict(os.environ)
+            for context in CONTEXTS:
+                assert found_in(context, threads) == (loaded_later, loaded), (variables, context)
+            assert dict(os.environ) == before
 
 
 # -------------------------------------------------------------------- arrays of `empty`
@@ -336,41 +262,35 @@ DTYPES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_empty_takes_in_a_worker_what_numpy_takes(dtype: Any) -> None:
-    def arrays(_: int) -> list[npt.NDArray[Any]]:
+def test_empty_takes_in_a_worker_what_numpy_takes_and_lays_it_into_the_slot() -> None:
+    def arrays(dtype: Any) -> list[npt.NDArray[Any]]:
         made = [sk.empty(shape, dtype) for shape in SHAPES]
         for array in made:
             array[...] = np.zeros((), array.dtype)
         return made
 
-    with sk.prefetch(sk.smap(arrays, [0]), 1, "process", context="fork") as node:
-        (found,) = node
-    expected = [np.empty(shape, dtype) for shape in SHAPES]
-    assert [(array.shape, array.dtype) for array in found] == [(a.shape, a.dtype) for a in expected]
-
-
-def test_empty_lays_arrays_of_such_shapes_and_dtypes_into_the_slot() -> None:
-    def is_placed(shape: Any, dtype: Any) -> bool:
-        return sk.empty(shape, dtype).base is not None
-
-    pipeline: Any = sk.starmap(is_placed, [(np.array(5000), "f8"), ((np.int8(100), 50), ("f4", (3,)))])
-    with sk.prefetch(pipeline, 1, "process", context="fork") as node:
+    with sk.prefetch(sk.smap(arrays, DTYPES), 1, "process", context="fork") as node:
+        for found, dtype in zip(node, DTYPES, strict=True):
+            expected = [np.empty(shape, dtype) for shape in SHAPES]
+            assert [(a.shape, a.dtype) for a in found] == [(a.shape, a.dtype) for a in expected]
+    calls: list[Any] = [(np.array(5000), "f8"), ((np.int8(100), 50), ("f4", (3,)))]
+    is_placed: Any = sk.starmap(lambda shape, dtype: sk.empty(shape, dtype).base is not None, calls)
+    with sk.prefetch(is_placed, 1, "process", context="fork") as node:
         assert list(node) == [True, True]
 
 
-@pytest.mark.parametrize("shape", ["abc", 2.0, (2.0, 3), -5, {}, object()], ids=str)
-def test_empty_refuses_in_a_worker_what_numpy_refuses(shape: Any) -> None:
-    def refusal(_: int) -> str:
+def test_empty_refuses_in_a_worker_what_numpy_refuses() -> None:
+    def refusal(shape: Any) -> str:
         try:
             sk.empty(shape)
         except (TypeError, ValueError) as error:
             return repr(error)
         return "none"
 
-    with sk.prefetch(sk.smap(refusal, [0]), 1, "process", context="fork") as node:
-        assert list(node) == [refusal(0)]
-    assert refusal(0) != "none"
+    shapes: list[Any] = ["abc", 2.0, (2.0, 3), -5, {}, object]
+    with sk.prefetch(sk.smap(refusal, shapes), 1, "process", context="fork") as node:
+        assert list(node) == list(map(refusal, shapes))
+    assert "none" not in map(refusal, shapes)
 
 
 # -------------------------------------------------------------------- the main module

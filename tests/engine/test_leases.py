@@ -105,14 +105,14 @@ def test_a_hundred_times_more_results_than_slots_are_delivered_correctly(kind: K
     assert is_canary(first, 0)
 
 
-@pytest.mark.parametrize("held", range(14))
-def test_holding_any_number_of_results_mixes_up_nothing(kind: Kind, held: int) -> None:
-    with kind.ahead(sk.smap(canary, range(60)), max_buffered=6) as node:
-        kept: list[tuple[int, Any]] = []
-        for i, array in enumerate(node):
-            kept.append((i, array))
-            del kept[: max(0, len(kept) - held)]
-            assert all(is_canary(a, j) for j, a in kept)
+def test_holding_any_number_of_results_mixes_up_nothing(kind: Kind) -> None:
+    for held in range(14):
+        with kind.ahead(sk.smap(canary, range(60)), max_buffered=6) as node:
+            kept: list[tuple[int, Any]] = []
+            for i, array in enumerate(node):
+                kept.append((i, array))
+                del kept[: max(0, len(kept) - held)]
+                assert all(is_canary(a, j) for j, a in kept)
 
 
 def test_holding_fewer_results_than_the_lease_allowance_costs_no_copy(kind: Kind) -> None:
@@ -136,24 +136,6 @@ def test_a_slot_is_free_again_when_the_last_view_of_it_is_gone(kind: Kind) -> No
         assert node.statistics().leased == 1
         assert seen[0] == 1
         del seen
-        assert node.statistics().leased == 0
-
-
-def test_a_slot_in_a_garbage_cycle_is_free_after_collection(kind: Kind) -> None:
-    with kind.ahead(sk.smap(canary, range(3))) as node:
-        cycle: list[Any] = [node[1]]
-        cycle.append(cycle)
-        del cycle
-        gc.collect()
-        assert node.statistics().leased == 0
-
-
-def test_a_slot_may_be_given_back_by_another_thread(kind: Kind) -> None:
-    with kind.ahead(sk.smap(canary, range(3))) as node:
-        held = [node[1]]
-        thread = threading.Thread(target=held.clear)
-        thread.start()
-        thread.join()
         assert node.statistics().leased == 0
 
 
@@ -215,26 +197,6 @@ def test_arrays_outlive_the_node_and_the_memory_goes_with_the_last_one(kind: Kin
     kept.clear()
     gc.collect()
     assert mapped() == before
-
-
-def test_a_forked_child_reads_its_leased_arrays_without_affecting_the_parent(kind: Kind) -> None:
-    with kind.ahead(sk.smap(canary, range(40)), max_buffered=4) as node:
-        iterator = iter(node)
-        kept = [next(iterator) for _ in range(3)]
-        receiving, sending = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            right = all(is_canary(array, i) for i, array in enumerate(kept))
-            kept.clear()
-            os.write(sending, b"y" if right else b"n")
-            os._exit(0)
-        os.close(sending)
-        assert os.read(receiving, 1) == b"y"
-        os.close(receiving)
-        os.waitpid(pid, 0)
-        assert node.statistics().leased >= 3
-        rest = list(iterator)
-        assert all(is_canary(array, i) for i, array in enumerate(kept + rest))
 
 
 @pytest.mark.parametrize("kind", PROCESSES, ids=str)

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from enum import Enum
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -224,15 +225,15 @@ TestPoolMachine = PoolMachine.TestCase
 TestPoolMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
-@pytest.mark.parametrize("derive", DERIVED)
-def test_a_slot_stays_leased_for_as_long_as_anything_sees_its_memory(derive: Callable[[Any], Any]) -> None:
-    pool = a_pool(1)
-    array = a_lease(pool)
-    keeper = derive(array)
-    del array
-    assert (pool.available(), pool.leased()) == (0, 1)
-    del keeper
-    assert pool.available() == 1
+def test_a_slot_stays_leased_for_as_long_as_anything_sees_its_memory() -> None:
+    for derive in DERIVED:
+        pool = a_pool(1)
+        array = a_lease(pool)
+        keeper = derive(array)
+        del array
+        assert (pool.available(), pool.leased()) == (0, 1)
+        del keeper
+        assert pool.available() == 1
 
 
 def test_slots_lie_side_by_side_from_where_they_are_told_to_and_are_page_aligned() -> None:
@@ -274,20 +275,19 @@ def stepping(step: Callable[[], Any], function: Any, *arguments: Any) -> None:
         sys.settrace(before)
 
 
-@pytest.mark.parametrize("operation", ["release", "retire", "park", "free_retained"])
-def test_no_slot_is_given_out_twice_at_any_moment_at_which_another_thread_gives_one_back(
-    operation: str,
-) -> None:
-    pool = a_pool(2)
-    slot, seen = pool.reserve(), list[int | None]()
-    if operation == "free_retained":
-        pool.retire(slot, 5)
-    arguments = {"retire": (slot, 5), "free_retained": (5,)}.get(operation, (slot,))
-    stepping(lambda: seen.append(reserved(pool)), getattr(pool, operation), *arguments)
-    seen.append(reserved(pool))
-    assert len(seen) > 5
-    given = sorted(each for each in seen if each is not None)
-    assert given == ([1] if operation in ("retire", "park") else [0, 1])
+def test_no_slot_is_given_out_twice_at_any_moment_at_which_another_thread_gives_one_back() -> None:
+    for operation in ("release", "retire", "park", "free_retained"):
+        pool = a_pool(2)
+        slot, seen = pool.reserve(), list[int | None]()
+        if operation == "free_retained":
+            pool.retire(slot, 5)
+        arguments = {"retire": (slot, 5), "free_retained": (5,)}.get(operation, (slot,))
+        step = partial(lambda pool, seen: seen.append(reserved(pool)), pool, seen)
+        stepping(step, getattr(pool, operation), *arguments)
+        step()
+        assert len(seen) > 5
+        given = sorted(each for each in seen if each is not None)
+        assert given == ([1] if operation in ("retire", "park") else [0, 1])
 
 
 def test_a_slot_that_a_worker_retains_is_free_when_that_worker_is_dead() -> None:
@@ -300,15 +300,15 @@ def test_a_slot_that_a_worker_retains_is_free_when_that_worker_is_dead() -> None
         assert (pool.retained(), pool.available()) == (0, 2)
 
 
-@pytest.mark.parametrize(("spare", "parked"), [(0, 5), (2, 3), (5, 0)])
-def test_results_stay_in_their_slots_while_enough_slots_are_left(spare: int, parked: int) -> None:
-    pool = a_pool(5, spare=spare)
-    for number in range(5):
-        slot = pool.reserve()
-        if not pool.park(slot):
-            pool.release(slot)
-        assert pool.copies == max(0, number + 1 - parked)
-    assert pool.available() == 5 - parked
+def test_results_stay_in_their_slots_while_enough_slots_are_left() -> None:
+    for spare, parked in ((0, 5), (2, 3), (5, 0)):
+        pool = a_pool(5, spare=spare)
+        for number in range(5):
+            slot = pool.reserve()
+            if not pool.park(slot):
+                pool.release(slot)
+            assert pool.copies == max(0, number + 1 - parked)
+        assert pool.available() == 5 - parked
 
 
 def test_a_lease_may_start_while_others_are_scanned() -> None:
