@@ -321,24 +321,22 @@ class Scheduler:
             window.add(drawn)
         self._sweep()
         self._wanting.discard(consumer)
-        if not window.has_unasked():
-            return self._room(consumer, waiting)
         if self._skips(consumer):
             return 0
         try:
-            while self._has_place(consumer):
+            while window.has_unasked():
+                if not self._has_place(consumer, waiting):
+                    return 0
                 if not self.backend.has_room():
                     return 0  # jobs in flight will give back their slots
                 # Limit the urgent jobs: one more, for an earlier item, would have to wait until they end.
                 chunk = window.ask(self.chunking.size, consumer.urgent < 2 * self.chunking.workers)
                 if chunk is None:
-                    return 0 if window.has_unasked() else self._room(consumer, waiting)
+                    return 0
                 self._launch(consumer, chunk, waiting)
-            if waiting:
-                self._wanting.add(consumer)
-            return 0
         finally:
             self.backend.flush()
+        return self._room(consumer, waiting)
 
     def _skips(self, consumer: Consumer) -> bool:
         """Return whether the only worker skips jobs of a consumer that have not returned yet.
@@ -357,24 +355,22 @@ class Scheduler:
         if chunking.max_buffered is None:
             depth -= -consumer.most_per_item // chunking.size
         room = consumer.window.room(chunking.size, depth, waiting)
-        if room and not self._has_place(consumer):
-            if waiting:
-                self._wanting.add(consumer)
+        if not room or not self._has_place(consumer, waiting):
             return 0
-        return min(room, self._free_places())
+        return min(room, self.backend.capacity - len(self._jobs))
 
-    def _free_places(self) -> int:
-        return self.backend.capacity - len(self._jobs)
-
-    def _has_place(self, consumer: Consumer) -> bool:
+    def _has_place(self, consumer: Consumer, waiting: bool) -> bool:
         """Return whether there is a place for another job that no consumer with fewer jobs waits for.
 
         Without this rule a fast consumer would take every place as soon as it becomes free. A consumer that
         leaves a place to others has jobs in flight, so it goes on when one of these returns.
         """
-        if self._free_places() <= 0:
-            return False
-        return not self._wanting or not any(len(other.jobs) < len(consumer.jobs) for other in self._wanting)
+        has_place = len(self._jobs) < self.backend.capacity and not (
+            self._wanting and any(len(other.jobs) < len(consumer.jobs) for other in self._wanting)
+        )
+        if waiting and not has_place:
+            self._wanting.add(consumer)
+        return has_place
 
     def _launch(self, consumer: Consumer, chunk: Chunk, waiting: bool) -> None:
         """Submit a job for a chunk. It is urgent if a consumer waits that gets nothing before it.
