@@ -89,7 +89,7 @@ class Engine:
         settings = self.settings
         return settings.executor is None and (settings.method != "process" or in_process_worker())
 
-    def live_below(self, processes: int, timeout_s: float | None) -> None:
+    def limit(self, processes: int, timeout_s: float | None) -> None:
         """Adapt the settings, before the start, to a node above."""
         self._forget_after_fork()  # in a worker process the workers of the parent do not count
         settings = self.settings

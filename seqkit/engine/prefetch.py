@@ -237,8 +237,8 @@ class Prefetch(LowerNode[T]):
     def width(self, processes: int) -> int:
         return max(1, self._settings.workers // processes)
 
-    def live_below(self, processes: int, timeout_s: float | None) -> None:
-        self.engine.live_below(processes, timeout_s)
+    def limit(self, processes: int, timeout_s: float | None) -> None:
+        self.engine.limit(processes, timeout_s)
 
     def identity(self) -> Hashable:
         return id(self.engine), self._epoch

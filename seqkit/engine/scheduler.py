@@ -324,13 +324,13 @@ class Scheduler:
         if self._skips(consumer):
             return 0
         try:
-            while window.has_unasked():
+            while window.has_unsent():
                 if not self._has_place(consumer, waiting):
                     return 0
                 if not self.backend.has_room():
                     return 0  # jobs in flight will give back their slots
                 # Limit the urgent jobs: one more, for an earlier item, would have to wait until they end.
-                chunk = window.ask(self.chunking.size, consumer.urgent < 2 * self.chunking.workers)
+                chunk = window.next_to_send(self.chunking.size, consumer.urgent < 2 * self.chunking.workers)
                 if chunk is None:
                     return 0
                 self._launch(consumer, chunk, waiting)
@@ -379,7 +379,7 @@ class Scheduler:
         """
         backend, chunking = self.backend, self.chunking
         is_whole = chunking.fixed is not None or chunking.least > 1
-        is_urgent = (chunk.was_asked and not backend.keeps_order) or (waiting and not consumer.jobs)
+        is_urgent = (chunk.sent_before and not backend.keeps_order) or (waiting and not consumer.jobs)
         job = Job(next(self._tickets), consumer, chunk, is_whole, is_urgent, backend.order)
         if len(job.indices) > 1:
             if not self._of_several:
@@ -519,7 +519,7 @@ class Scheduler:
         if isinstance(event, Lost) and not (event.timed_out and event.ran_s < job.consumer.limit_s):
             self._retry_or_fail(job.consumer, job.chunk, event)
         else:
-            job.consumer.window.take_back(job.chunk)
+            job.consumer.window.send_again(job.chunk)
 
     def _deliver(self, job: Job, event: Done) -> None:
         """Give a chunk its result, and arrange for the missing items."""
@@ -536,9 +536,9 @@ class Scheduler:
                 chunk.result = event.result
             window.end_at(chunk, count)
         elif not count:
-            window.take_back(chunk)
+            window.send_again(chunk)
         else:
-            rest = window.deliver(chunk, event.result, is_asked=not event.is_last)
+            rest = window.deliver(chunk, event.result, is_sent=not event.is_last)
             if not event.is_last:
                 job.chunk = rest or _NOTHING
 
@@ -553,7 +553,7 @@ class Scheduler:
             chunk.result = Ready.failed(_death_error(chunk, event, consumer.limit_s))
         else:
             chunk.deaths += 1
-            window.take_back(chunk)
+            window.send_again(chunk)
 
     def discard(self, consumer: Consumer, positions: list[int], unwanted: set[int]) -> None:
         """Drop the chunks of a consumer of which no position is wanted any more.

@@ -62,8 +62,8 @@ class LowerNode(View[T]):
         """Return how many workers the node has in each of so many processes."""
         raise NotImplementedError
 
-    def live_below(self, processes: int, timeout_s: float | None) -> None:
-        """Adapt to a node above, before the start (see `live_below`)."""
+    def limit(self, processes: int, timeout_s: float | None) -> None:
+        """Adapt to a node above, before the start (see `limit_below`)."""
         raise NotImplementedError
 
     def identity(self) -> Hashable:
@@ -118,7 +118,7 @@ def nodes_below(view: View[Any]) -> list[LowerNode[Any]]:
     return nodes
 
 
-def live_below(view: View[Any], processes: int, timeout_s: float | None) -> None:
+def limit_below(view: View[Any], processes: int, timeout_s: float | None) -> None:
     """Adapt the nodes below a view, in one of so many processes of the node above.
 
     Each process has its own copy of a node, with its share of the workers. A node without a time limit gets
@@ -131,7 +131,7 @@ def live_below(view: View[Any], processes: int, timeout_s: float | None) -> None
             seen.add(id(node))
             pending.extend(node._sources)
             if isinstance(node, LowerNode):
-                node.live_below(processes, timeout_s)
+                node.limit(processes, timeout_s)
 
 
 def reads_below(view: View[Any], indices: Iterable[int]) -> Iterator[tuple[LowerNode[Any], Iterable[int]]]:

@@ -4,7 +4,7 @@ Guarantees
 ----------
 - With order, chunks are handed out in plan order, each once, no matter in which order they complete.
   Without order, they are handed out as they complete.
-- At most `limit` items are asked for and not handed out, and never an index beyond the plan.
+- At most `limit` items are sent and not handed out, and never an index beyond the plan.
 - The plan is drawn once, no further ahead than the limit. An exception of the plan ends it.
 
 Relies on
@@ -38,9 +38,9 @@ class Chunk:
         The position of the first index in the plan.
     result : Result or None
         The result, None until it has arrived.
-    asked : bool
+    sent : bool
         Whether a worker is expected to deliver the chunk.
-    was_asked : bool
+    sent_before : bool
         Whether a worker was expected to deliver it before. Then the consumer may be waiting for it.
     deaths : int
         How many workers have died at its first item.
@@ -53,13 +53,13 @@ class Chunk:
     """
 
     __slots__ = (
-        "asked",
         "deaths",
         "dropped",
         "indices",
         "position",
         "result",
-        "was_asked",
+        "sent",
+        "sent_before",
         "worker",
     )
 
@@ -67,7 +67,7 @@ class Chunk:
         self.indices = indices
         self.position = position
         self.result: Any = None
-        self.asked = self.was_asked = False
+        self.sent = self.sent_before = False
         self.deaths = 0
         self.dropped = False
         self.worker: int | None = None
@@ -108,7 +108,7 @@ class ChunkWindow:
     --------
     >>> window = ChunkWindow("abc", limit=2)
     >>> window.add(window.draw(window.room(1, depth=2), 1))
-    >>> first, second = window.ask(1), window.ask(1)
+    >>> first, second = window.next_to_send(1), window.next_to_send(1)
     >>> second.result = "B"; window.ready() is None
     True
     >>> first.result = "A"; window.ready() is first
@@ -127,9 +127,9 @@ class ChunkWindow:
         self._cut = cut
         self._in_order = in_order
         self._chunks: deque[Chunk] = deque()
-        # Chunks that are not asked for. Those to ask for again lie before the new ones, which are the last.
-        self._returned = 0
-        self._new = 0
+        # Chunks that are not sent. Those to send again lie before the new ones, which are the last.
+        self._to_resend = 0
+        self._unsent = 0
         self._items = 0
         self._drawn = 0  # the position of the next index of the plan
         self._has_ended = False
@@ -138,7 +138,7 @@ class ChunkWindow:
         self.failure: BaseException | None = None
         self.has_failed = False
 
-    # ---------------------------------------------------------------- asking
+    # ---------------------------------------------------------------- sending
 
     def room(self, size: int, depth: int, waiting: bool = False) -> int:
         """Return how many chunks of `size` items may be drawn, with at most `depth` chunks pending.
@@ -181,68 +181,68 @@ class ChunkWindow:
         """Append the drawn chunks, unless the sequence has ended since the draw."""
         if not self._has_ended:
             self._chunks.extend(drawn)
-            self._new += len(drawn)
+            self._unsent += len(drawn)
             for chunk in drawn:
                 self._items += len(chunk.indices)
 
-    def ask(self, size: int, may_repeat: bool = True) -> Chunk | None:
-        """Return the next chunk to evaluate, of up to `size` items, or None if all are asked for.
+    def next_to_send(self, size: int, may_repeat: bool = True) -> Chunk | None:
+        """Return the next chunk to evaluate, of up to `size` items, or None if all are sent.
 
-        With `may_repeat`, the chunk may have been asked for before.
+        With `may_repeat`, the chunk may have been sent before.
         """
-        if self._returned:
+        if self._to_resend:
             if not may_repeat:
                 return None
-            at, chunk = next((at, chunk) for at, chunk in enumerate(self._chunks) if not chunk.asked)
-        elif self._new:
-            at = len(self._chunks) - self._new
+            at, chunk = next((at, chunk) for at, chunk in enumerate(self._chunks) if not chunk.sent)
+        elif self._unsent:
+            at = len(self._chunks) - self._unsent
             chunk = self._chunks[at]
         else:
             return None
         if len(chunk.indices) > size:
             self._split(at, chunk, size)
-        self._count_unasked(chunk, -1)
-        chunk.asked = True
+        self._count(chunk, -1)
+        chunk.sent = True
         return chunk
 
-    def _count_unasked(self, chunk: Chunk, change: int) -> None:
-        if chunk.was_asked:
-            self._returned += change
+    def _count(self, chunk: Chunk, change: int) -> None:
+        if chunk.sent_before:
+            self._to_resend += change
         else:
-            self._new += change
+            self._unsent += change
 
     def _split(self, at: int, chunk: Chunk, size: int) -> Chunk:
-        """Cut a chunk after its first `size` items. Return the rest, which is not asked for."""
+        """Cut a chunk after its first `size` items. Return the rest, which is not sent."""
         rest = Chunk(chunk.indices[size:], chunk.position + size)
-        rest.was_asked = chunk.asked or chunk.was_asked
+        rest.sent_before = chunk.sent or chunk.sent_before
         chunk.indices = chunk.indices[:size]
         self._chunks.insert(at + 1, rest)
-        self._count_unasked(rest, 1)
+        self._count(rest, 1)
         return rest
 
-    def take_back(self, chunk: Chunk) -> None:
-        """Ask for a chunk again. Its job was not begun, or was lost."""
+    def send_again(self, chunk: Chunk) -> None:
+        """Let a chunk be sent again. Its job was not begun, or was lost."""
         if not chunk.dropped:
-            chunk.asked, chunk.was_asked = False, True
-            self._returned += 1
+            chunk.sent, chunk.sent_before = False, True
+            self._to_resend += 1
 
-    def has_unasked(self) -> bool:
-        """Return whether any chunk has not been asked for."""
-        return self._returned > 0 or self._new > 0
+    def has_unsent(self) -> bool:
+        """Return whether any chunk is not sent."""
+        return self._to_resend > 0 or self._unsent > 0
 
     # ---------------------------------------------------------------- results
 
-    def deliver(self, chunk: Chunk, result: Any, *, is_asked: bool = False) -> Chunk | None:
+    def deliver(self, chunk: Chunk, result: Any, *, is_sent: bool = False) -> Chunk | None:
         """Store the result of a chunk's first items. Return the chunk of the other items, if there are any.
 
-        `is_asked`: the job of the other items is still running.
+        `is_sent`: the job of the other items is still running.
         """
         count, rest = result.count, None
         if count < len(chunk.indices):
             rest = self._split(self._chunks.index(chunk), chunk, count)
-            if is_asked:
-                rest.asked = True
-                self._returned -= 1
+            if is_sent:
+                rest.sent = True
+                self._to_resend -= 1
         chunk.result = result
         return rest
 
@@ -252,9 +252,9 @@ class ChunkWindow:
             self._split(self._chunks.index(chunk), chunk, 1)
 
     def scatter(self, chunk: Chunk) -> None:
-        """Cut a chunk into single items, and ask for each of them separately."""
+        """Cut a chunk into single items, and send each of them again by itself."""
         at = self._chunks.index(chunk)
-        self.take_back(chunk)
+        self.send_again(chunk)
         while len(chunk) > 1:
             chunk, at = self._split(at, chunk, 1), at + 1
 
@@ -268,7 +268,7 @@ class ChunkWindow:
         self._items -= len(chunk) - count
         chunk.indices = chunk.indices[:count]
         for after in list(self._chunks)[at + 1 :]:
-            if self._in_order or not after.asked:
+            if self._in_order or not after.sent:
                 self.drop(after)
         if count == 0:
             self.drop(chunk)
@@ -277,8 +277,8 @@ class ChunkWindow:
         """Remove a chunk that is not wanted any more."""
         self._chunks.remove(chunk)
         self._items -= len(chunk)
-        if not chunk.asked:
-            self._count_unasked(chunk, -1)
+        if not chunk.sent:
+            self._count(chunk, -1)
         chunk.dropped = True
         if chunk.result is not None:
             chunk.result.discard()
@@ -325,7 +325,7 @@ class ChunkWindow:
         """Forget and return all chunks that have not been handed out."""
         left = list(self._chunks)
         self._chunks.clear()
-        self._items = self._returned = self._new = 0
+        self._items = self._to_resend = self._unsent = 0
         self.is_drawn = self._has_ended = True
         for chunk in left:
             chunk.dropped = True

@@ -46,9 +46,9 @@ def draw(window: ChunkWindow, size: int, depth: int = 99, waiting: bool = False)
 
 def ask(window: ChunkWindow, size: int, depth: int = 99, waiting: bool = False) -> Chunk | None:
     """Draw one chunk if there is none left to ask for, and ask for the next one."""
-    if not window.has_unasked():
+    if not window.has_unsent():
         window.add(window.draw(min(1, window.room(size, depth, waiting)), size))
-    return window.ask(size)
+    return window.next_to_send(size)
 
 
 def asked(window: ChunkWindow, *sizes: int) -> list[Chunk]:
@@ -81,25 +81,25 @@ class Driver:
         self.arrived: set[int] = set()
         self.handed: list[int] = []
 
-    def ask(self, size: int, depth: int = 6, waiting: bool = False) -> None:
+    def next_to_send(self, size: int, depth: int = 6, waiting: bool = False) -> None:
         before, limit = self.plan.drawn, self.window.limit or int(waiting)
         draw(self.window, size, depth, waiting)
         if self.plan.drawn > before:
             assert self.plan.drawn - len(self.handed) <= limit
             assert self.window.pending() <= depth
-        while (chunk := self.window.ask(size)) is not None:
+        while (chunk := self.window.next_to_send(size)) is not None:
             assert 1 <= len(chunk) <= size
-            assert chunk.asked
+            assert chunk.sent
             assert chunk.result is None
             assert not any(chunk is other for other in self.flying)
             self.flying.append(chunk)
-        assert not self.window.has_unasked()
+        assert not self.window.has_unsent()
 
     def deliver(self, chunk: Chunk, count: int, is_last: bool) -> None:
         """Deliver the first items of a job, which is over or goes on."""
         self.flying.remove(chunk)
         self.arrived.update(chunk.indices[:count])
-        rest = self.window.deliver(chunk, result(chunk, count), is_asked=not is_last)
+        rest = self.window.deliver(chunk, result(chunk, count), is_sent=not is_last)
         assert len(chunk) == count
         if rest is not None and not is_last:
             self.flying.append(rest)
@@ -110,11 +110,11 @@ class Driver:
         first = chunk.index(0)
         self.window.isolate(chunk)
         assert list(chunk.indices) == [first]
-        self.window.take_back(chunk)
+        self.window.send_again(chunk)
 
     def skip(self, chunk: Chunk) -> None:
         self.flying.remove(chunk)
-        self.window.take_back(chunk)
+        self.window.send_again(chunk)
 
     def hand_out(self) -> None:
         chunk = hand_out(self.window)
@@ -130,7 +130,7 @@ class Driver:
         flying = {i for chunk in self.flying for i in chunk.indices}
         assert sum(map(len, self.flying)) == len(flying)
         assert len(set(self.handed)) == len(self.handed)
-        assert window.has_unasked() == (len(flying) + len(self.arrived) < pending)
+        assert window.has_unsent() == (len(flying) + len(self.arrived) < pending)
         if self.in_order:
             following = len(self.handed)
             assert self.handed == list(range(following))
@@ -168,7 +168,7 @@ def moves(driver: Driver, losses: int) -> list[tuple[Any, ...]]:
 def apply(driver: Driver, move: tuple[Any, ...]) -> None:
     match move:
         case ("ask", size, waiting):
-            driver.ask(size, depth=3, waiting=waiting)
+            driver.next_to_send(size, depth=3, waiting=waiting)
         case ("deliver", place, count, is_last):
             driver.deliver(driver.flying[place], count, is_last)
         case ("lose", place):
@@ -187,7 +187,7 @@ def finish(driver: Driver) -> None:
             driver.hand_out()
         if driver.window.ended():
             break
-        driver.ask(2, waiting=True)
+        driver.next_to_send(2, waiting=True)
         if driver.flying:
             last = driver.flying[-1]  # the last first, the hardest order
             driver.deliver(last, len(last), is_last=True)
@@ -224,8 +224,8 @@ class WindowMachine(RuleBasedStateMachine):
         self.driver = Driver(n, limit, in_order)
 
     @rule(size=st.integers(1, 8), depth=st.integers(1, 6), waiting=st.booleans())
-    def ask(self, size: int, depth: int, waiting: bool) -> None:
-        self.driver.ask(size, depth, waiting)
+    def next_to_send(self, size: int, depth: int, waiting: bool) -> None:
+        self.driver.next_to_send(size, depth, waiting)
 
     @rule(limit=st.integers(0, 12))
     def change_the_limit(self, limit: int) -> None:
@@ -295,15 +295,19 @@ def test_depth_counts_chunks_and_limit_counts_items() -> None:
 def test_a_drawn_chunk_is_asked_for_in_chunks_of_the_size_of_now() -> None:
     window = ChunkWindow(range(10), limit=10)
     window.add(window.draw(1, 8))
-    assert indices([window.ask(3), window.ask(1), window.ask(9)]) == [[0, 1, 2], [3], [4, 5, 6, 7]]
-    assert window.ask(1) is None
+    assert indices([window.next_to_send(3), window.next_to_send(1), window.next_to_send(9)]) == [
+        [0, 1, 2],
+        [3],
+        [4, 5, 6, 7],
+    ]
+    assert window.next_to_send(1) is None
     assert window.pending_items() == 8
 
 
 def test_a_drawn_chunk_is_pending_only_after_it_is_added() -> None:
     window = ChunkWindow(range(4), limit=4)
     drawn = window.draw(2, 2)
-    assert (window.pending(), window.has_unasked(), window.ask(2)) == (0, False, None)
+    assert (window.pending(), window.has_unsent(), window.next_to_send(2)) == (0, False, None)
     window.add(drawn)
     assert (window.pending(), window.pending_items()) == (2, 4)
 
@@ -314,7 +318,7 @@ def test_a_chunk_drawn_while_the_window_ends_is_dropped() -> None:
     window.end()
     window.add(drawn)
     assert window.ended()
-    assert not window.has_unasked()
+    assert not window.has_unsent()
 
 
 def test_a_window_of_an_empty_plan_ends_when_the_plan_was_asked() -> None:
@@ -413,10 +417,10 @@ def test_the_rest_of_a_job_that_ended_early_comes_before_later_items() -> None:
     rest = window.deliver(first, result(first, 3))
     assert rest is not None
     assert indices([first, rest]) == [[0, 1, 2], [3]]
-    assert not rest.asked
-    assert window.has_unasked()
+    assert not rest.sent
+    assert window.has_unsent()
     assert hand_out(window) is first
-    assert window.ask(4) is rest
+    assert window.next_to_send(4) is rest
     window.deliver(second, result(second))
     assert window.ready() is None
     window.deliver(rest, result(rest))
@@ -429,8 +433,8 @@ def test_the_rest_of_a_job_that_still_runs_is_not_asked_for_again() -> None:
     pieces = []
     while chunk is not None:
         pieces.append(chunk)
-        chunk = window.deliver(chunk, result(chunk, 2), is_asked=True)
-        assert not window.has_unasked()
+        chunk = window.deliver(chunk, result(chunk, 2), is_sent=True)
+        assert not window.has_unsent()
     assert indices(pieces) == [[0, 1], [2, 3], [4, 5]]
     assert [hand_out(window) for _ in pieces] == pieces
 
@@ -440,11 +444,11 @@ def test_the_chunk_of_a_dead_worker_is_cut_after_its_current_item() -> None:
     first, second, third = asked(window, 2, 3, 2)
     second.deaths = 1
     window.isolate(second)
-    window.take_back(second)
+    window.send_again(second)
     for chunk in (first, third):
         window.deliver(chunk, result(chunk))
     hand_out(window)
-    assert indices([window.ask(5), window.ask(5)]) == [[2], [3, 4]]
+    assert indices([window.next_to_send(5), window.next_to_send(5)]) == [[2], [3, 4]]
     assert second.deaths == 1
     assert [chunk.deaths for chunk in window._chunks] == [1, 0, 0]
 
@@ -453,7 +457,7 @@ def test_a_chunk_whose_failing_item_is_unknown_is_sent_item_by_item() -> None:
     window = ChunkWindow(range(7), limit=7)
     first, second, third = asked(window, 2, 3, 2)
     window.scatter(second)
-    again = [window.ask(5) for _ in range(4)]
+    again = [window.next_to_send(5) for _ in range(4)]
     assert indices(again[:3]) == [[2], [3], [4]]
     assert again[3] is None
     for chunk in (first, *again[:3], third):
@@ -466,16 +470,16 @@ def test_a_chunk_whose_failing_item_is_unknown_is_sent_item_by_item() -> None:
 def test_a_chunk_that_was_not_begun_is_asked_for_again_as_it_is() -> None:
     window = ChunkWindow(range(6), limit=6)
     chunk, _ = asked(window, 3, 3)
-    window.take_back(chunk)
-    assert window.ask(3) is chunk
+    window.send_again(chunk)
+    assert window.next_to_send(3) is chunk
     assert indices([chunk]) == [[0, 1, 2]]
 
 
 def test_an_unstarted_chunk_that_is_now_too_long_is_sent_in_parts() -> None:
     window = ChunkWindow(range(6), limit=6)
     chunk, later = asked(window, 4, 2)
-    window.take_back(chunk)
-    assert indices([window.ask(3), window.ask(3), later]) == [[0, 1, 2], [3], [4, 5]]
+    window.send_again(chunk)
+    assert indices([window.next_to_send(3), window.next_to_send(3), later]) == [[0, 1, 2], [3], [4, 5]]
 
 
 def test_end_returns_what_was_not_handed_out_and_forgets_it() -> None:
@@ -487,8 +491,8 @@ def test_end_returns_what_was_not_handed_out_and_forgets_it() -> None:
     assert not window.ready()
     assert window.pending_items() == 0
     assert ask(window, 1, waiting=True) is None
-    window.take_back(first)  # its job is skipped only now
-    assert not window.has_unasked()
+    window.send_again(first)  # its job is skipped only now
+    assert not window.has_unsent()
     assert window.end() == []
 
 
@@ -503,11 +507,11 @@ def test_out_of_order_arrived_items_are_delivered_first() -> None:
     assert window.ready() is None
     more = asked(window, 1, 1)
     assert indices([*more]) == [[4], [5]]
-    window.take_back(chunks[0])
+    window.send_again(chunks[0])
     for chunk in (chunks[3], *more):
         window.deliver(chunk, result(chunk))
         hand_out(window)
-    assert window.ask(1) is chunks[0]
+    assert window.next_to_send(1) is chunks[0]
 
 
 # -------------------------------------------------------------------- sequences that end
@@ -523,7 +527,7 @@ def test_the_end_of_the_sequence_drops_everything_behind_it(count: int) -> None:
     window.end_at(ending, count)
     assert after.dropped
     assert ending.dropped == (count == 0)
-    assert not window.has_unasked()
+    assert not window.has_unsent()
     assert window.room(4, depth=9) == 0
     assert window.pending_items() == 4 + count
     window.deliver(first, result(first))
@@ -538,10 +542,10 @@ def test_items_before_the_end_are_sent_again_after_their_worker_died(in_order: b
     window = ChunkWindow(range(99), limit=20, in_order=in_order)
     first, ending = asked(window, 4, 4)
     window.isolate(first)
-    window.take_back(first)
+    window.send_again(first)
     ending.result = result(ending, 2)
     window.end_at(ending, 2)
-    again = [window.ask(4), window.ask(4)]
+    again = [window.next_to_send(4), window.next_to_send(4)]
     assert indices(again) == [[0], [1, 2, 3]]
     for chunk in again:
         assert chunk is not None
@@ -557,7 +561,7 @@ def test_out_of_order_running_jobs_find_the_end_themselves() -> None:
     window.add(window.draw(1, 4))
     window.end_at(ending, 0)
     assert ending.dropped
-    assert not window.has_unasked()
+    assert not window.has_unsent()
     assert [first.dropped, after.dropped] == [False, False]
     window.deliver(after, result(after))
     assert hand_out(window) is after

@@ -56,7 +56,7 @@ from ..processes.block import JobBlock, Writer
 from ..protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, Unsendable, drained
 from ..results import HEADER_BYTES, EncodedResult, Ready, Record, Result, private
 from ..seeding import seed_item
-from ..stages import live_below
+from ..stages import limit_below
 from ..torch_modes import Modes, current_modes, in_modes
 from . import ManagedExecutor
 
@@ -488,7 +488,7 @@ def _received(key: str, sent: PipelineMessage | None) -> _Pipeline | None:
         _pipelines.pop(closed, None)
     data = sent.data() if callable(sent.data) else sent.data
     view, errors, modes, hook, seed, processes = pickle.loads(data)
-    live_below(view, processes, None)
+    limit_below(view, processes, None)
     begin_item = None
     if (info := get_worker_info()) is not None:
         call_hook(hook, info.id)

@@ -38,7 +38,7 @@ from ..evaluate import Evaluator
 from ..generators import generators, state
 from ..hooks import leave_fork
 from ..seeding import Seeding
-from ..stages import live_below
+from ..stages import limit_below
 from . import linux
 from .block import GROUP_BYTES, JobBlock, Writer, to_file, unpack
 from .segment import Segment
@@ -84,7 +84,7 @@ class Worker:
         self.fds = fds
         self.segment = segment
         self.control = Control(segment, spec.layout)
-        live_below(pipeline, spec.num_workers, spec.timeout_s)
+        limit_below(pipeline, spec.num_workers, spec.timeout_s)
         self.evaluator = Evaluator(pipeline, None if spec.item_seed is None else seeding.begin_item)
         self._blocks: dict[int, JobBlock] = {}  # by slot
         self._arenas: dict[int, Block] = {}  # the memory of the slots again, for user code
