@@ -221,7 +221,7 @@ def test_a_chunk_has_as_many_items_as_were_asked_for(kind: Kind) -> None:
     for size in (10, 100_000, 1_000_000):
         with kind.ahead(sk.smap(lambda i: np.full(size, i, np.uint8), range(64)), chunk_size=16) as ahead:  # noqa: B023
             assert [item[-1] for item in ahead] == list(range(64))
-            assert ahead.statistics().jobs == 4
+            assert ahead.statistics().jobs in (3, 4)  # the last one may have delivered and not ended
 
 
 @every_kind

@@ -506,7 +506,7 @@ def test_a_pipeline_that_cannot_be_pickled_is_refused_by_name(kind: Kind, where:
         for _ in range(2):
             with pytest.raises(
                 TypeError,
-                match=r"prefetch: the pipeline cannot be pickled for workers: smap → `item` uses `lock`",
+                match=r"prefetch: the pipeline cannot be pickled for workers: smap → `item` → closure `lock`",
             ):
                 ahead.start()
         with pytest.raises(TypeError, match="or use method='thread'"):
@@ -672,7 +672,8 @@ def test_what_a_killed_worker_had_delivered_is_not_lost_and_not_computed_again(
         it = iter(ahead)
         assert next(it) == 0
         backend: Any = ahead.engine._scheduler.backend  # type: ignore[union-attr]
-        until(lambda: marks.stat().st_size >= 7 and not any(backend.running_s()))
+        claimed = backend._control.claimed
+        until(lambda: marks.stat().st_size >= 7 and not any(claimed(number)[0] for number in range(2)))
         killed = pids_of(ahead)
         for pid in killed:
             os.kill(pid, signal.SIGKILL)
