@@ -76,10 +76,11 @@ def reraise(problem: Any, node: View[Any], index: Any, pipeline: View[Any], work
     `problem` is an exception of this process, or the `Record` of an exception of a worker.
     """
     error = _revived(problem, pipeline) if isinstance(problem, Record) else problem
+    cause = error.__cause__
     try:
         if isinstance(error, EvaluationError):
-            if error.__cause__ is not None and seterr() == "passthrough" and _is_plain(error.__cause__):
-                raise error.__cause__
+            if isinstance(cause, Exception) and type(cause) is not RemoteError and seterr() == "passthrough":
+                raise cause
             if error.worker is None:
                 error.worker = worker
             if error.view is None:
@@ -102,11 +103,7 @@ def reraise(problem: Any, node: View[Any], index: Any, pipeline: View[Any], work
             failure.worker = worker
             raise
     finally:
-        del error, problem  # otherwise a reference cycle would keep the consumer's objects alive
-
-
-def _is_plain(error: BaseException) -> bool:
-    return isinstance(error, Exception) and not isinstance(error, RemoteError)
+        del error, problem, cause  # otherwise a reference cycle would keep the consumer's objects alive
 
 
 def _revived(problem: Record, pipeline: View[Any]) -> BaseException:

@@ -39,7 +39,7 @@ class Maps:
 
     def reduce(self, array: np.ndarray[Any, Any]) -> Any:
         """Return how to pickle an array, or NotImplemented if no mapped file holds its memory."""
-        if not array.size or not _is_over_mmap(array):
+        if not _is_over_mmap(array):
             return NotImplemented
         start = array.__array_interface__["data"][0]
         steps = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]

@@ -11,9 +11,9 @@ import faulthandler
 import os
 import re
 import signal
+import traceback
 from collections.abc import Iterable
 from contextlib import suppress
-from types import FrameType
 
 from ..core.tracebacks import frames_of_others, is_ours, with_sources
 from . import evaluate
@@ -27,12 +27,9 @@ Entry = tuple[str, int, str]  # file, line and function
 
 def of_thread(ident: int | None) -> str:
     """Return the stack of another thread below the item that it evaluates, or "" if it has none."""
-    frame: FrameType | None = frames_of_others().get(ident or 0)
-    entries: list[Entry] = []
-    while frame is not None:
-        entries.append((frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
-        frame = frame.f_back
-    return _text(reversed(entries))
+    frame = frames_of_others().get(ident or 0)
+    stack = [] if frame is None else traceback.walk_stack(frame)
+    return _text((one.f_code.co_filename, line, one.f_code.co_name) for one, line in stack)
 
 
 def of_process(pidfd: int, fd: int, at: int, most: int) -> str:
@@ -48,7 +45,7 @@ def of_process(pidfd: int, fd: int, at: int, most: int) -> str:
         linux.pidfd_send_signal(pidfd, _signal())
         linux.is_readable(pidfd, WAIT_S)
     lines = _LINE.findall(_written(fd, at, most).decode(errors="replace"))
-    return _text((file, int(line), name) for file, line, name in reversed(lines))
+    return _text((file, int(line), name) for file, line, name in lines)
 
 
 def answer(fd: int, at: int) -> None:
@@ -68,9 +65,12 @@ def _written(fd: int, at: int, most: int) -> bytes:
 
 
 def _text(entries: Iterable[Entry]) -> str:
-    """Return a stack, innermost entry last, without the frames of seqkit and of what called it."""
+    """Return a stack, innermost entry last, without the frames of seqkit and of what called it.
+
+    `entries` begin with the innermost one.
+    """
     lines: list[str] = []
-    for file, line, name in entries:
+    for file, line, name in reversed([*entries]):
         if file == evaluate.__file__:
             lines.clear()
         elif not is_ours(file):

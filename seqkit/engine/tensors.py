@@ -69,8 +69,6 @@ def _rebuild(memory: Any, dtype: str, shape: tuple[int, ...], order: list[int], 
     kind = getattr(torch, dtype)
     if not math.prod(shape):
         return torch.empty(shape, dtype=kind, device="cpu", requires_grad=requires_grad)
-    if memoryview(memory).readonly:
-        memory = bytearray(memory)
     flat = torch.frombuffer(np.frombuffer(memory, np.uint8), dtype=kind)
     tensor = flat.reshape([shape[dim] for dim in order]).permute([order.index(d) for d in range(len(order))])
     return tensor.requires_grad_(requires_grad)

@@ -73,6 +73,7 @@ HOLDERS: dict[str, tuple[Callable[[Any], sk.View[Any]], str]] = {
     "default": (lambda rng: sk.smap(lambda x, g=rng: g.random(), [1]), "→ default `g`"),
     "keyword": (lambda rng: sk.smap(lambda x, *, g=rng: g.random(), [1]), "→ default `g`"),
     "partial": (lambda rng: sk.smap(partial(lambda g, x: g.random(), rng), [1]), "smap → `partial` → item 0"),
+    "method of C": (lambda rng: sk.smap(rng.random, [1]), "smap → `random`"),
     "method": (lambda rng: sk.smap(rng.choice, [[1, 2]]), "smap → `choice`"),
     "composed": (lambda rng: sk.smap(Composed(abs, Slotted(rng)), [1]), "attribute `steps` → item 1"),
     "dict": (lambda rng: sk.smap((lambda d: lambda x: d["g"].random())({"g": rng}), [1]), "key 'g'"),

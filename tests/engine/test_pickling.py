@@ -151,7 +151,8 @@ def test_plain_pickles_are_those_of_pickle() -> None:
     assert dumps({"a": [1, known]}, protocol=5) == pickle.dumps({"a": [1, known]}, protocol=5)
 
 
-def test_tensors_of_every_layout_travel(recwarn: pytest.WarningsRecorder) -> None:
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning")  # torch calls them beta
+def test_tensors_of_every_layout_travel() -> None:
     torch = pytest.importorskip("torch")
     dense = torch.arange(8 * 1024.0).reshape(8, 1024)
     repeated = torch.sparse_coo_tensor([[0, 0], [1, 1]], [1.0, 2.0], (2, 2))
