@@ -46,5 +46,4 @@ def _is_generator(value: Any) -> bool:
     of_torch = getattr(sys.modules.get("torch"), "Generator", ())
     if isinstance(value, of_torch):
         return bool(value.device.type == "cpu")  # the state of another one cannot be read in a forked process
-    kinds = random.Random, np.random.Generator, np.random.RandomState
-    return isinstance(value, kinds) and not isinstance(value, random.SystemRandom)
+    return isinstance(value, random.Random | np.random.Generator | np.random.RandomState)
