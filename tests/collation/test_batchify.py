@@ -475,9 +475,7 @@ def test_errors_of_parts_name_the_place_in_the_sample() -> None:
     good = {"a": (1, {"b": [1]}), "s": Sentence(1, [2])}
     with pytest.raises(ValueError, match=r"^Pad: batch\[1\]\['a'\]\[1\]\['b'\] has 2 dimensions"):
         function([good, {**good, "a": (1, {"b": [[1]]})}])
-    with pytest.raises(
-        ValueError, match=r"^Stack: batch\[1\]\['s'\]\.words has shape \(1,\), batch\[0\]\['s'\]\.wo"
-    ):
+    with pytest.raises(ValueError, match=r"^Stack: batch\[1\]\['s'\]\.words .*\(1,\), batch\[0\]"):
         function([good, {**good, "s": Sentence([1], [2])}])
     with pytest.raises(TypeError, match=r"^default_collate: batch\[1\]\['s'\]\.label\[0\] is None"):
         function([good, {**good, "s": Sentence(1, [None])}])
@@ -543,9 +541,7 @@ def test_dict_gives_each_key_to_its_function() -> None:
 
 def test_extra_keys_are_refused_dropped_or_collated() -> None:
     batch = [{"a": 1, "b": "x", "c": 2}, {"c": 3, "b": "y", "a": 4}]
-    with pytest.raises(
-        ValueError, match=r"Dict: batch\[0\] has also \['b', 'c'\]; .* keys \['a'\]: extra='drop'"
-    ):
+    with pytest.raises(ValueError, match=r"Dict: batch\[0\] .*\['b', 'c'\].*extra='drop'"):
         Dict({"a": Stack()})(batch)
     same(Dict({"a": Stack()}, extra="drop")(batch), {"a": ints(1, 4)})
     same(Dict({"c": Stack()}, List())(batch), {"c": ints(2, 3), "a": [1, 4], "b": ["x", "y"]})
@@ -578,7 +574,7 @@ def test_dict_refuses_unfit_samples() -> None:
         Dict([Stack()])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="Dict: the function for 'a' must be callable"):
         Dict({"a": 1})
-    with pytest.raises(ValueError, match="Dict: extra must be 'raise', 'drop' or a function, got 'keep'"):
+    with pytest.raises(ValueError, match=r"Dict: extra .*got 'keep'"):
         Dict({"a": Stack()}, "keep")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="Dict: extra must be callable"):
         Dict({"a": Stack()}, None)  # type: ignore[arg-type]
@@ -605,13 +601,11 @@ def test_shards_may_be_arrays_tuples_or_views() -> None:
 
 
 def test_errors_name_shard_and_sample() -> None:
-    with pytest.raises(
-        ValueError, match=r"Stack: batch\[1\]\[2\]\['x'\] has shape \(1,\), batch\[1\]\[0\]\['x'\]"
-    ):
+    with pytest.raises(ValueError, match=r"Stack: batch\[1\]\[2\]\['x'\] .*\(1,\), batch\[1\]\[0\]"):
         PerShard({"x": Stack()})([[{"x": 1}], [{"x": 1}, {"x": 2}, {"x": [3]}]])
     with pytest.raises(ValueError, match=r"Stack: the batch\[1\] is empty"):
         PerShard(Stack())([[1], []])
-    with pytest.raises(TypeError, match=r"PerShard: batch\[1\] is of type int; allowed are lists of samples"):
+    with pytest.raises(TypeError, match=r"PerShard: batch\[1\] .*int"):
         PerShard(List())([[1], 2])
     with pytest.raises(TypeError, match=r"PerShard: batch\[0\] is of type str"):
         PerShard(List())(["ab"])
@@ -689,9 +683,7 @@ def test_tensors_become_arrays() -> None:
     torch = pytest.importorskip("torch")
     same(Stack()([torch.ones(2), torch.zeros(2)]), np.array([[1, 1], [0, 0]], "f4"))
     same(Pad()([torch.ones(2), torch.ones(1)]), np.array([[1, 1], [1, 0]], "f4"))
-    with pytest.raises(
-        TypeError, match=r"Stack: batch\[1\] is of type Tensor, of which numpy makes no array"
-    ):
+    with pytest.raises(TypeError, match=r"Stack: batch\[1\] .*Tensor"):
         Stack()([torch.ones(2), torch.ones(2, requires_grad=True)])
 
 

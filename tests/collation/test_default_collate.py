@@ -159,9 +159,7 @@ def test_records_stack():
 
 def test_kinds_of_numbers_without_a_common_dtype_are_refused():
     date = np.datetime64("2024-01-01T00:00:00")
-    with pytest.raises(
-        TypeError, match=r"batch\[2\]\['t'\] has dtype float64, batch\[0\]\['t'\] has datetime64\[s\]"
-    ):
+    with pytest.raises(TypeError, match=r"batch\[2\]\['t'\] .*float64, .*datetime64"):
         default_collate([{"t": date}, {"t": date}, {"t": 1.5}, {"t": date}])
 
 
@@ -236,9 +234,7 @@ def test_batches_are_written_into_memory_from_empty():
 
 def test_different_shapes_are_refused_with_place_sample_and_both_shapes():
     batch = [{"image": [np.zeros((2, 3))]}, {"image": [np.zeros((2, 3))]}, {"image": [np.zeros((2, 4))]}]
-    with pytest.raises(
-        ValueError, match=r"batch\[2\]\['image'\]\[0\] has shape \(2, 4\), batch\[0\].*\(2, 3\)"
-    ):
+    with pytest.raises(ValueError, match=r"batch\[2\]\['image'\]\[0\] .*\(2, 4\), batch\[0\].*\(2, 3\)"):
         default_collate(batch)
     with pytest.raises(ValueError, match=r"batch\[1\] has shape \(\), batch\[0\] has \(1,\)"):
         default_collate([np.zeros(1), 1.0])
@@ -270,7 +266,7 @@ def test_arrays_of_objects_and_text_become_lists_where_that_is_asked_for():
 
 
 def test_the_argument_objects_is_raise_or_list():
-    with pytest.raises(ValueError, match="default_collate: objects must be 'raise' or 'list', got 'keep'"):
+    with pytest.raises(ValueError, match=r"default_collate: objects .*got 'keep'"):
         default_collate([1], objects="keep")
 
 
@@ -759,9 +755,7 @@ def test_ints_with_missing_values_do_not_become_floats(library: str) -> None:
     }[library]
     whole = default_collate([make([2**53 + 1, 2]), make([3, 4])])
     assert (whole.dtype, whole.tolist()) == (np.int64, [[2**53 + 1, 2], [3, 4]])
-    with pytest.raises(
-        ValueError, match=r"batch\[1\] is of type \w+ and holds ints and missing values.*fill them"
-    ):
+    with pytest.raises(ValueError, match=r"batch\[1\] .*missing values"):
         default_collate([make([1, 2]), make([2**53 + 1, None])])
     with pytest.raises(ValueError, match="missing values"):
         Stack("float64")([make([1, None])])

@@ -596,7 +596,7 @@ def test_one_worker_iterates_on_explicit_request() -> None:
 def test_a_number_of_parts_must_be_a_count() -> None:
     dataset = Shards(2)
     dataset.parts = 0
-    with pytest.raises(ValueError, match="DataLoader: parts of the data set must be a positive int, got 0"):
+    with pytest.raises(ValueError, match=r"parts .*got 0"):
         of_parts(dataset)
 
 

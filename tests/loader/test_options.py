@@ -231,9 +231,7 @@ class Columns:
 @pytest.mark.parametrize("order", [{}, {"sampler": [0, 1]}])
 def test_columns_in_place_of_samples_are_refused(order: Any) -> None:
     loader = sk.DataLoader(Columns(), 2, collate_fn=list, **order)
-    with pytest.raises(
-        sk.EvaluationError, match="__getitems__ returned a dict, not a list or an array of 2 items"
-    ):
+    with pytest.raises(sk.EvaluationError, match="__getitems__ returned a dict"):
         next(iter(loader))
 
 

@@ -365,16 +365,14 @@ def test_samplers_above_a_share_refuse_another_number_of_processes(nested: Any) 
     state = first.state_dict()
     read = 0 if state.get("carried") else 2
     assert same.resume_after(state, read) == read
-    with pytest.raises(
-        ValueError, match=r"a state of 4 processes resumes with as many only, got num_replicas=3"
-    ):
+    with pytest.raises(ValueError, match=r"4 processes .*got num_replicas=3"):
         second.resume_after(state, read)
 
 
 def test_a_share_of_runs_resumes_with_as_many_processes_only() -> None:
     first, second = (ShardedSampler(range(40), replicas, 0, contiguous=True) for replicas in (4, 3))
     assert second.resume_after(first.state_dict(), 0) == 0
-    with pytest.raises(ValueError, match="ShardedSampler: with contiguous=True the state of 4 processes"):
+    with pytest.raises(ValueError, match=r"ShardedSampler: .*contiguous=True .*4 processes"):
         second.resume_after(first.state_dict(), 2)
 
 

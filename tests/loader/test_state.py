@@ -1098,7 +1098,7 @@ def test_a_state_of_a_share_is_refused_by_another_number_of_processes(
     state = json.loads(json.dumps(loader.state_dict()))
     rest = [batch.tolist() for batch in batches]
     other = made(3, 0)
-    with pytest.raises(ValueError, match=r"in the middle of an epoch of 4 processes, but this loader has 3"):
+    with pytest.raises(ValueError, match=r"4 processes, .*3"):
         other.load_state_dict(state)
     assert len(list(other)) == 34
     same = made(4, 0)

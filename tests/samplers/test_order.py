@@ -432,16 +432,14 @@ def test_keys_that_compare_with_nothing_are_refused():
         [Decimal(3), Decimal("NaN"), Decimal(1)],
         [1, pandas.NA],
     ):
-        with pytest.raises(
-            TypeError, match=r"keys must compare, got .* at position 1\. Fill in what is missing"
-        ):
+        with pytest.raises(TypeError, match=r"keys .*got .* at position 1"):
             SortedSampler(missing)
 
 
 def test_sorted_sampler_refuses_wrong_arguments():
-    with pytest.raises(TypeError, match="SortedSampler: keys should be a sequence or an array, but got 5"):
+    with pytest.raises(TypeError, match=r"SortedSampler: keys .*got 5"):
         SortedSampler(5)
-    with pytest.raises(ValueError, match="SortedSampler: reverse should be a boolean value, but got 'no'"):
+    with pytest.raises(ValueError, match=r"SortedSampler: reverse .*got 'no'"):
         SortedSampler([1], "no")
 
 
@@ -574,7 +572,7 @@ def test_batches_of_an_endless_sampler_reach_across_epochs():
 def test_infinite_sampler_refuses_empty_epochs_and_wrong_arguments():
     with pytest.raises(ValueError, match="InfiniteSampler: an epoch of its sampler is empty"):
         next(iter(InfiniteSampler([])))
-    with pytest.raises(TypeError, match="InfiniteSampler: sampler should give a new iterator every epoch"):
+    with pytest.raises(TypeError, match=r"InfiniteSampler: sampler .*new iterator"):
         InfiniteSampler(iter([1]))
     with pytest.raises(TypeError, match="InfiniteSampler: sampler should be an iterable"):
         InfiniteSampler(5)
@@ -628,16 +626,14 @@ def test_batches_of_a_random_sampler_change_with_its_epochs():
 
 @pytest.mark.parametrize("batch_size", [0, -1, 1.5, True, None, "2", np.True_])
 def test_a_batch_size_is_a_positive_int(batch_size):
-    with pytest.raises(
-        ValueError, match="BatchSampler: batch_size should be a positive integer value, but got"
-    ):
+    with pytest.raises(ValueError, match=r"BatchSampler: batch_size .*got"):
         BatchSampler(range(3), batch_size)
 
 
 def test_batches_refuse_what_is_no_sampler_or_flag():
     with pytest.raises(ValueError, match="drop_last should be a boolean value, but got 1"):
         BatchSampler(range(3), 2, 1)
-    with pytest.raises(TypeError, match="BatchSampler: sampler should be an iterable of indices, but got 5"):
+    with pytest.raises(TypeError, match=r"BatchSampler: sampler .*got 5"):
         BatchSampler(5, 2)
 
 
@@ -765,7 +761,7 @@ class InOrder:
 
 
 def test_an_unknown_last_is_refused_at_once():
-    with pytest.raises(ValueError, match="last must be 'keep', 'discard', 'pad' or 'rollover', got 'fill'"):
+    with pytest.raises(ValueError, match=r"last .*got 'fill'"):
         BatchSampler(range(4), 2, last="fill")
     with pytest.raises(ValueError, match="drop_last=True means last='discard', got last='keep'"):
         BatchSampler(range(4), 2, True, last="keep")

@@ -98,7 +98,7 @@ def test_cells_are_lists_as_before(table: Any) -> None:
 @pytest.mark.parametrize("table", [pyarrow, polars, pandas, huggingface], ids=lambda make: make.__name__)
 def test_cells_that_differ_in_length_or_lack_numbers_are_refused(table: Any) -> None:
     rows = list(sk.view(table([[1.0, 2.0], [3.0], [4.0, 5.0]])))
-    with pytest.raises(ValueError, match=r"batch\[1\]\['v'\] has shape \(1,\), batch\[0\]\['v'\] has \(2,\)"):
+    with pytest.raises(ValueError, match=r"batch\[1\]\['v'\] .*\(1,\), batch\[0\]\['v'\] .*\(2,\)"):
         sk.default_collate(rows)
     assert sk.Dict({"v": sk.Pad()}, extra="drop")(rows)["v"].tolist() == [[1, 2], [3, 0], [4, 5]]
     rows = list(sk.view(table([[1.0, 2.0], [3.0, None], [4.0, 5.0]])))

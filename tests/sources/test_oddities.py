@@ -1530,9 +1530,7 @@ def test_compressed_csv_has_the_same_values(suffix: str, library: Any, tmp_path:
 
 def test_options_of_csv_are_checked_at_once(tmp_path: Path) -> None:
     (tmp_path / "a.csv").touch()
-    with pytest.raises(
-        ValueError, match="csv: delimiter must be one letter, and no quote or line break, got ';;'"
-    ):
+    with pytest.raises(ValueError, match=r"csv: delimiter .*got ';;'"):
         sources.csv(tmp_path / "a.csv", delimiter=";;")
     with pytest.raises(LookupError, match="latin-99"):
         sources.csv(tmp_path / "a.csv", encoding="latin-99")

