@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from multiprocessing import resource_tracker
 from pathlib import Path
 from types import ModuleType
@@ -219,32 +219,7 @@ def test_arrays_from_another_process_belong_to_the_reader(processes: Executor) -
         assert (item == x + 1).all()
 
 
-def test_definitions_of_the_main_script_travel_by_value_and_come_back(tmp_path: Path) -> None:
-    code = """
-        import multiprocessing
-        from concurrent.futures import ProcessPoolExecutor
-        import seqkit as sk
-
-        class Point:
-            def __init__(self, x):
-                self.x = x
-
-        def main():
-            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-                points = list(sk.prefetch(sk.smap(lambda x: Point(x), range(9)), method=pool))
-                print([type(point) is Point and point.x for point in points])
-
-        if __name__ == "__main__":
-            main()
-    """
-    before = children()
-    assert finished(tmp_path, code) == (0, f"{list(range(9))}\n", "")
-    reap_orphans(before)  # of `multiprocessing`
-
-
-def test_classes_of_the_main_script_come_back_as_they_are_where_the_pool_has_run_it_too(
-    tmp_path: Path,
-) -> None:
+def test_definitions_of_the_main_script_travel_by_value_and_its_classes_come_back(tmp_path: Path) -> None:
     code = """
         import multiprocessing
         from concurrent.futures import ProcessPoolExecutor
@@ -270,7 +245,8 @@ def test_classes_of_the_main_script_come_back_as_they_are_where_the_pool_has_run
         def main():
             with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
                 for policy in ("wrap", "passthrough"):
-                    with sk.errstate(policy), sk.prefetch(sk.smap(item, [7, 0]), method=pool) as ahead:
+                    source = sk.smap(lambda x: item(x), [7, 0])
+                    with sk.errstate(policy), sk.prefetch(source, method=pool) as ahead:
                         ahead.start()
                         First.count = Mine.count = 1
                         try:
@@ -297,11 +273,12 @@ def of_forks() -> Iterator[Executor]:
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-@pytest.mark.parametrize("pools", [lambda: nullcontext(Failing()), of_processes, of_forks])
+@pytest.mark.parametrize("name", ["this process", "spawned", "forked"])
 def test_local_classes_arrive_as_the_unchanged_classes_of_the_consumer(
-    pools: Callable[[], AbstractContextManager[Executor]],
+    name: str, processes: Executor
 ) -> None:
-    with pools() as pool:  # there before the classes are
+    pools = {"this process": nullcontext(Failing()), "spawned": nullcontext(processes), "forked": of_forks()}
+    with pools[name] as pool:  # there before the classes are
 
         class Local:
             mode = "as it was"
