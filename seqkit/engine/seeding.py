@@ -52,16 +52,10 @@ def _seed_torch(seed: int, initial: int | None, on_devices: bool) -> None:
 
 
 class Seeding:
-    """Seed the global generators of a worker for every epoch, or for every item.
+    """Seed the global generators of a worker for every epoch.
 
-    For every epoch, no seed is used twice, even if other epochs are read in between, or if a worker dies.
-    Otherwise the replacement of a dead worker would give items the same numbers as earlier items.
-
-    For every item, the seeds follow from the node's seed, the epoch and the index. So the numbers of an item
-    do not depend on the worker.
-
-    `torch.initial_seed` returns the same number during the life of a worker, as in PyTorch: half the seed of
-    the worker.
+    No seed is used twice, even if other epochs are read in between, or if a worker dies. Otherwise the
+    replacement of a dead worker would give items the same numbers as earlier items.
 
     Parameters
     ----------
@@ -69,15 +63,17 @@ class Seeding:
         The seed of the worker.
     count : callable
         Returns how often it was called before, including calls by dead workers with the same number.
-    node_seed : int, optional
-        The seed of the node, to seed for every item.
+
+    Attributes
+    ----------
+    initial : int
+        What `torch.initial_seed` returns during the life of the worker.
     """
 
-    def __init__(self, seed: int, count: Callable[[], int], node_seed: int | None = None) -> None:
+    def __init__(self, seed: int, count: Callable[[], int]) -> None:
         self._seed = seed
         self._count = count
-        self._node_seed = node_seed
-        self._initial = seed >> 1  # below 2**63, as PyTorch's seeds of workers
+        self.initial = seed >> 1  # below 2**63, as PyTorch's seeds of workers
         self._is_first = not count()  # the first worker with this number
         self._begun: set[int] = set()
         self.begin(-1)
@@ -85,16 +81,16 @@ class Seeding:
     def begin(self, epoch: int) -> None:
         """Begin an epoch. Epoch -1 is the pipeline as the user passed it."""
         again = 0 if self._is_first and epoch not in self._begun else self._count()
-        seed_globals(self._seed, epoch, again, initial=self._initial)
+        seed_globals(self._seed, epoch, again, initial=self.initial)
         self._begun.add(epoch)
         self.epoch = epoch
 
-    def begin_item(self, epoch: int, index: Any) -> None:
-        seed_item(self._node_seed, self._initial, epoch, index)
-
 
 def seed_item(seed: Any, initial: int, epoch: int, index: Any) -> None:
-    """Seed for an item. An index that is no int counts by its attribute `number`, or else by its `repr`."""
+    """Seed the global generators for an item, whose numbers then do not depend on the worker.
+
+    An index that is no int counts by its attribute `number`, or else by its `repr`.
+    """
     try:
         number = operator.index(index)
     except TypeError:  # arrays of several numbers have `__index__` too

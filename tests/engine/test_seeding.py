@@ -6,7 +6,8 @@ import os
 import random
 import sys
 from collections.abc import Iterator
-from itertools import count
+from functools import partial
+from itertools import count, product
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.engine.evaluate import Collector, Evaluator
-from seqkit.engine.seeding import Seeding, seed_globals
+from seqkit.engine.seeding import Seeding, seed_globals, seed_item
 
 from .kinds import PROCESSES, Kind
 
@@ -47,25 +48,22 @@ def test_libraries_draw_different_numbers() -> None:
     assert not {*python} & {*np.random.rand(100).tolist()}
 
 
-@pytest.mark.parametrize("has_devices", [True, False])
-@pytest.mark.parametrize("on_devices", [True, False])
-def test_torch_is_seeded_where_it_is_loaded_and_never_loaded_for_it(
-    has_devices: bool, on_devices: bool, monkeypatch: Any
-) -> None:
-    everywhere: list[int] = []
-    on_cpu: list[int] = []
-    torch = SimpleNamespace(
-        version=SimpleNamespace(cuda="12.4" if has_devices else None, hip=None),
-        manual_seed=everywhere.append,
-        default_generator=SimpleNamespace(manual_seed=on_cpu.append),
-    )
-    monkeypatch.setitem(sys.modules, "torch", torch)
-    for epoch in (0, 1, 0):
-        seed_globals(5, epoch, on_devices=on_devices)
-    seeds, others = (everywhere, on_cpu) if has_devices and on_devices else (on_cpu, everywhere)
-    assert seeds[0] == seeds[2] != seeds[1]
-    assert others == []
-    assert all(0 <= seed < 1 << 63 for seed in seeds)
+def test_torch_is_seeded_where_it_is_loaded_and_never_loaded_for_it(monkeypatch: Any) -> None:
+    for has_devices, on_devices in product((True, False), repeat=2):
+        everywhere: list[int] = []
+        on_cpu: list[int] = []
+        torch = SimpleNamespace(
+            version=SimpleNamespace(cuda="12.4" if has_devices else None, hip=None),
+            manual_seed=everywhere.append,
+            default_generator=SimpleNamespace(manual_seed=on_cpu.append),
+        )
+        monkeypatch.setitem(sys.modules, "torch", torch)
+        for epoch in (0, 1, 0):
+            seed_globals(5, epoch, on_devices=on_devices)
+        seeds, others = (everywhere, on_cpu) if has_devices and on_devices else (on_cpu, everywhere)
+        assert seeds[0] == seeds[2] != seeds[1]
+        assert others == []
+        assert all(0 <= seed < 1 << 63 for seed in seeds)
     monkeypatch.delitem(sys.modules, "torch")
     seed_globals(6, 0)
     assert "torch" not in sys.modules
@@ -75,29 +73,44 @@ def test_the_initial_seed_of_torch_is_that_of_the_worker_for_its_whole_life() ->
     torch = pytest.importorskip("torch")
     before = torch.get_rng_state()
     try:
-        seeding, draws = Seeding(2**64 - 1, count().__next__, node_seed=7), []
-        for begin, *arguments in ((seeding.begin, 0), (seeding.begin_item, 0, 1), (seeding.begin_item, 0, 2)):
+        seeding = Seeding(2**64 - 1, count().__next__)
+        item, draws = partial(seed_item, 7, seeding.initial, 0), []
+        for begin, index in ((seeding.begin, 0), (item, 1), (item, 2)):
             assert torch.initial_seed() == 2**63 - 1
-            begin(*arguments)
+            begin(index)
             draws += torch.rand(2).tolist()
         assert len({*draws}) == 6
-        seeding.begin_item(0, 1)
+        item(1)
         assert torch.rand(2).tolist() == draws[2:4]
     finally:
         torch.set_rng_state(before)
 
 
+def test_no_worker_draws_the_same_in_two_epochs_or_as_the_one_that_it_replaces() -> None:
+    draws = []
+    for seed in (1, 2):
+        calls = count()
+        for _ in range(2):  # the second one replaces the first one
+            seeding = Seeding(seed, calls.__next__)
+            draws.append(drawn())
+            for epoch in (0, 1, 0):
+                seeding.begin(epoch)
+                draws.append(drawn())
+    assert len({*draws}) == 16
+    Seeding(1, count().__next__).begin(1)  # as a program that continues with this epoch
+    assert drawn() == draws[2]
+
+
 def test_an_item_draws_the_same_in_every_worker_of_a_node() -> None:
     draws = []
     for worker in range(2):
-        seeding = Seeding(worker, count().__next__, node_seed=7)
         for epoch, index in ((0, 3), (0, np.int64(3)), (1, 3), (0, 4), (0, [3]), (0, "3")):
-            seeding.begin_item(epoch, index)
+            seed_item(7, worker, epoch, index)
             draws.append(drawn())
     assert draws[:6] == draws[6:]
     assert draws[0] == draws[1]
     assert len({*draws}) == 5
-    Seeding(0, count().__next__, node_seed=8).begin_item(0, 3)
+    seed_item(8, 0, 0, 3)
     assert drawn() not in draws
 
 

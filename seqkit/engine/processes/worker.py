@@ -37,7 +37,7 @@ from ..errors import record
 from ..evaluate import Evaluator
 from ..generators import generators, state
 from ..hooks import leave_fork
-from ..seeding import Seeding
+from ..seeding import Seeding, seed_item
 from ..stages import limit_below
 from . import linux
 from .block import GROUP_BYTES, JobBlock, Writer, to_file, unpack
@@ -85,7 +85,8 @@ class Worker:
         self.segment = segment
         self.control = Control(segment, spec.layout)
         limit_below(pipeline, spec.num_workers, spec.timeout_s)
-        self.evaluator = Evaluator(pipeline, None if spec.item_seed is None else seeding.begin_item)
+        begin_item = None if spec.item_seed is None else partial(seed_item, spec.item_seed, seeding.initial)
+        self.evaluator = Evaluator(pipeline, begin_item)
         self._blocks: dict[int, JobBlock] = {}  # by slot
         self._arenas: dict[int, Block] = {}  # the memory of the slots again, for user code
         self._retains = False  # whether user code has kept memory of a slot; it gets no more then

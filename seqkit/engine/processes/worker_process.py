@@ -96,7 +96,7 @@ def _work(number: int, setup: WorkerSetup) -> None:
     spec, fds, segment = setup.spec, setup.fds, setup.segment
     try:
         info = worker_info(number, spec.num_workers, spec.seed, "process")
-        seeding = Seeding(info.seed, partial(Control(segment, spec.layout).count, number), spec.item_seed)
+        seeding = Seeding(info.seed, partial(Control(segment, spec.layout).count, number))
         set_worker_info(info)
         set_epoch.telling = partial(drawing_alike, spec.seed)
         seterr(cast(Policy, spec.errors))
