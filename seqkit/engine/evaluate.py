@@ -149,11 +149,11 @@ def _next_deadline(
     """Return the next deadline of a job that is past its deadline. It ends if that is `now`.
 
     If the first item took long, it may have loaded what the others need, such as a file that another worker
-    would load again. So the job goes on for as long again.
+    would load again. So the job goes on for as long again, unless `goes_on` decides.
     """
-    if done == 1:
-        return 2 * now - begun
-    return now + budget_ns if goes_on is not None and goes_on() else now
+    if goes_on is not None:
+        return now + budget_ns if goes_on() else now
+    return 2 * now - begun if done == 1 else now
 
 
 def _of_item(raised: BaseException) -> BaseException:

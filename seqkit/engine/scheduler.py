@@ -321,7 +321,8 @@ class Scheduler:
             window.add(drawn)
         self._sweep()
         self._wanting.discard(consumer)
-        if self._skips(consumer):
+        order = self.backend.order  # once, because the worker may raise it at any moment
+        if self._skips(consumer, order):
             return 0
         try:
             while window.has_unsent():
@@ -333,20 +334,17 @@ class Scheduler:
                 chunk = window.next_to_send(self.chunking.size, consumer.urgent < 2 * self.chunking.workers)
                 if chunk is None:
                     return 0
-                self._launch(consumer, chunk, waiting)
+                self._launch(consumer, chunk, order, waiting)
         finally:
             self.backend.flush()
         return self._room(consumer, waiting)
 
-    def _skips(self, consumer: Consumer) -> bool:
+    def _skips(self, consumer: Consumer, order: int) -> bool:
         """Return whether the only worker skips jobs of a consumer that have not returned yet.
 
         Their items come before all others of the consumer.
         """
-        if not self.backend.keeps_order:
-            return False
-        order = self.backend.order
-        return any(job.order < order for job in consumer.jobs.values())
+        return self.backend.keeps_order and any(job.order < order for job in consumer.jobs.values())
 
     def _room(self, consumer: Consumer, waiting: bool) -> int:
         """Return how many chunks to draw now."""
@@ -372,7 +370,7 @@ class Scheduler:
             self._wanting.add(consumer)
         return has_place
 
-    def _launch(self, consumer: Consumer, chunk: Chunk, waiting: bool) -> None:
+    def _launch(self, consumer: Consumer, chunk: Chunk, order: int, waiting: bool) -> None:
         """Submit a job for a chunk. It is urgent if a consumer waits that gets nothing before it.
 
         A single worker skips the jobs that must not run before the rest of an earlier one.
@@ -380,7 +378,7 @@ class Scheduler:
         backend, chunking = self.backend, self.chunking
         is_whole = chunking.fixed is not None or chunking.least > 1
         is_urgent = (chunk.sent_before and not backend.keeps_order) or (waiting and not consumer.jobs)
-        job = Job(next(self._tickets), consumer, chunk, is_whole, is_urgent, backend.order)
+        job = Job(next(self._tickets), consumer, chunk, is_whole, is_urgent, order)
         if len(job.indices) > 1:
             if not self._of_several:
                 self._wake_receiver()  # it must now look for finished items

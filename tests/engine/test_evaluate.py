@@ -112,6 +112,8 @@ def test_a_job_whose_first_item_takes_long_goes_on_for_as_long_again(
         ticking(times, monkeypatch)
         outcomes, _ = run(Items(first, *range(8)), 9, budget_ns=25)
         assert len(outcomes.values) == finished
+    ticking((0, 30), monkeypatch)  # another reader waits
+    assert len(run(Items(first, 1), 2, budget_ns=25, goes_on=lambda: False)[0].values) == 1
 
 
 def test_missing_items_of_an_iteration_fail_unless_its_length_is_unknown() -> None:

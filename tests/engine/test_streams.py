@@ -89,6 +89,25 @@ def test_items_that_turn_slow_or_large_are_drawn_once(
     assert log.read_text().split() == ["begin"]
 
 
+def test_a_worker_that_gives_back_items_while_others_are_sent_draws_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from seqkit.engine.processes.transport import Processes
+
+    look: Any = Processes.order
+
+    def slowly(backend: Processes) -> Any:
+        order = look.fget(backend)
+        time.sleep(0.001)  # the worker may raise it meanwhile
+        return order
+
+    monkeypatch.setattr(Processes, "order", property(slowly))
+    stream = Logged(tmp_path / "log", range(600))
+    with KINDS[1].ahead(sk.smap(large, sk.uniter(stream)), 1, shm_size=1 << 20) as ahead:
+        assert [int(np.max(item)) for item in ahead] == list(range(600))
+    assert stream.log == ["begin", *map(str, range(600)), "end"]
+
+
 @every_kind_of_process
 def test_after_a_death_the_only_worker_goes_on_in_plan_order(kind: Kind, tmp_path: Path) -> None:
     for chunk_size in ("auto", 2):
