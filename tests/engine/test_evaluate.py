@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -131,6 +132,8 @@ def test_a_view_continues_after_its_errors() -> None:
     outcomes, _ = run(sk.smap(lambda x: 1 // x, [1, 0, 0, 1]), 4)
     assert outcomes.values == [1, None, None, 1]
     assert [type(error.__cause__) for error in outcomes.failures.values()] == [ZeroDivisionError] * 2
+    outcomes, _ = run(sk.smap(lambda x: sys.exit(x) if x == 1 else x, range(4)), 4)  # no error of an iterator
+    assert (outcomes.values, [*outcomes.failures]) == ([0, None, 2, 3], [1])
     broken: Any = SimpleNamespace(_known=None, _iter=lambda indices: 1 // 0)
     assert run(broken, 3)[0].values == [None] * 3
 
