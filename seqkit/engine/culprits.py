@@ -41,7 +41,7 @@ def ways(view: Any, is_wanted: Callable[[Any], bool]) -> Iterator[Reference]:
 
     @cache
     def of_class(kind: type) -> list[Reference]:
-        bases = [vars(base) for base in kind.__mro__ if base.__flags__ & HEAP_TYPE]
+        bases = [vars(base) for base in kind.__mro__ if base.__flags__ & HEAP_TYPE and not _is_ours(base)]
         found = [item for names in bases for item in names.items() if is_wanted(item[1])]
         return [(f"attribute `{name}`", held) for name, held in found]
 
@@ -121,12 +121,15 @@ def _references(value: Any) -> Iterator[Reference]:
     elif isinstance(value, list | tuple | set | frozenset):
         yield from ((f"item {i}", item) for i, item in enumerate(islice(value, MOST_ITEMS)))
     else:
-        is_ours = type(value).__module__.startswith("seqkit.")
         with suppress(Exception):  # `__getattribute__` may be user code
             state: Any = object.__getstate__(value)
             for attributes in state if isinstance(state, tuple) else [state]:
                 for name, held in (attributes or {}).items():
-                    yield "" if is_ours else f"attribute `{name}`", held
+                    yield "" if _is_ours(type(value)) else f"attribute `{name}`", held
+
+
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.startswith("seqkit.")
 
 
 def _of_function(function: FunctionType) -> Iterator[Reference]:

@@ -17,6 +17,9 @@ import numpy as np
 from .culprits import ways
 
 
+_KINDS = random.Random, np.random.Generator, np.random.RandomState
+
+
 def generators(view: Any) -> dict[tuple[str, bytes], Any]:
     """Return the generators that functions and data sets of a view hold, by the way to them and their state.
 
@@ -46,4 +49,4 @@ def _is_generator(value: Any) -> bool:
     of_torch = getattr(sys.modules.get("torch"), "Generator", ())
     if isinstance(value, of_torch):
         return bool(value.device.type == "cpu")  # the state of another one cannot be read in a forked process
-    return isinstance(value, random.Random | np.random.Generator | np.random.RandomState)
+    return isinstance(value, _KINDS)

@@ -138,8 +138,13 @@ class ByValue(cloudpickle.Pickler):  # type: ignore[misc]
     latest: Any = None
 
     dispatch_table: ClassVar[Mapping[type, Any]] = _Reducers(
-        {type(lru_cache(len)): _reduce_cached, cached_property: _reduce_property, CodeType: _reduce_code},
-        cloudpickle.Pickler.dispatch_table,
+        {
+            **cloudpickle.Pickler.dispatch_table,
+            type(lru_cache(len)): _reduce_cached,
+            cached_property: _reduce_property,
+            CodeType: _reduce_code,
+        },
+        copyreg.dispatch_table,
     )
 
     def reducer_override(self, obj: Any) -> Any:
