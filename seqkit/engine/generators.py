@@ -16,7 +16,6 @@ import numpy as np
 
 from .culprits import ways
 
-
 _KINDS = random.Random, np.random.Generator, np.random.RandomState
 
 

@@ -118,15 +118,13 @@ def test_a_cause_that_cannot_be_pickled_arrives_as_text() -> None:
     assert "in f\n" in error.__cause__.__notes__[0]
 
 
-@pytest.mark.parametrize("end", [SystemExit(3), KeyboardInterrupt("now"), GeneratorExit()])
-def test_sys_exit_in_an_item_is_an_error_of_that_item(
-    end: BaseException,
-) -> None:
-    error = across(sk.smap(fails_at(1, end), range(3)), 1)
-    assert type(error) is sk.EvaluationError
-    assert error.message.startswith(f"prefetch[1] failed: {type(end).__name__}")
-    assert type(error.__cause__) is type(end)
-    assert (error.index, error.worker, error.view._name) == (1, 1, "prefetch")
+def test_sys_exit_in_an_item_is_an_error_of_that_item() -> None:
+    for end in (SystemExit(3), KeyboardInterrupt("now"), GeneratorExit()):
+        error = across(sk.smap(fails_at(1, end), range(3)), 1)
+        assert type(error) is sk.EvaluationError
+        assert error.message.startswith(f"prefetch[1] failed: {type(end).__name__}")
+        assert type(error.__cause__) is type(end)
+        assert (error.index, error.worker, error.view._name) == (1, 1, "prefetch")
 
 
 def test_an_error_of_the_readers_own_process_is_raised_as_it_is() -> None:
@@ -161,15 +159,15 @@ def test_an_evaluation_error_that_user_code_raised_itself_is_placed_at_the_node(
     assert error.view._name == "prefetch"
 
 
-@pytest.mark.parametrize("kind", [sk.WorkerDied, sk.ItemTimeout])
-def test_errors_of_a_node_in_a_worker_keep_their_class(kind: type[sk.EvaluationError]) -> None:
+def test_errors_of_a_node_in_a_worker_keep_their_class() -> None:
     inner = sk.view(range(3))
-    pipeline = sk.smap(fails_at(1, kind("inner[5] was lost", index=5, view=inner, worker=2)), inner)
-    error = across(pipeline, 1)
-    assert type(error) is kind
-    assert (error.message, error.index, error.worker) == ("inner[5] was lost", 5, 2)
-    assert error.view is inner
-    assert "Where it was raised:" in error.__notes__[0]
+    for kind in (sk.WorkerDied, sk.ItemTimeout):
+        pipeline = sk.smap(fails_at(1, kind("inner[5] was lost", index=5, view=inner, worker=2)), inner)
+        error = across(pipeline, 1)
+        assert type(error) is kind
+        assert (error.message, error.index, error.worker) == ("inner[5] was lost", 5, 2)
+        assert error.view is inner
+        assert "Where it was raised:" in error.__notes__[0]
 
 
 def test_the_end_of_another_sequence_is_an_error_of_the_item() -> None:
@@ -181,73 +179,51 @@ def test_the_end_of_another_sequence_is_an_error_of_the_item() -> None:
 # -------------------------------------------------------------------- the error policy
 
 
-def test_under_passthrough_the_users_exception_itself_is_raised() -> None:
-    pipeline = sk.smap(fails_at(1, KeyError("k")), range(3))
-    with sk.errstate("passthrough"):
-        error = across(pipeline, 1)
-    assert type(error) is KeyError
-    assert "in f\n" in error.__notes__[0]
-
-
-def test_a_consumer_under_passthrough_gets_the_users_exception_from_a_worker_that_wraps() -> None:
-    pipeline = sk.smap(fails_at(1, KeyError("k")), range(3))
-    copy = record(caught(pipeline, 1), pipeline)
-    with sk.errstate("passthrough"), pytest.raises(KeyError):
-        reraise(copy, sk.prefetch(pipeline, 1), 1, pipeline, 0)
-
-
-def test_a_consumer_that_wraps_names_the_node_if_its_worker_passes_through() -> None:
-    pipeline = sk.smap(fails_at(1, KeyError("k")), range(3))
-    with sk.errstate("passthrough"):
-        copy = record(caught(pipeline, 1), pipeline)
-    with pytest.raises(sk.EvaluationError, match=r"prefetch\[1\] failed: KeyError") as info:
-        reraise(copy, sk.prefetch(pipeline, 1), 1, pipeline, 0)
-    assert type(info.value.__cause__) is KeyError
-
-
-@pytest.mark.parametrize("worker", ["wrap", "passthrough"])
-def test_under_passthrough_an_exception_that_cannot_be_pickled_is_an_evaluation_error(worker: Policy) -> None:
-    pipeline = sk.smap(fails_at(1, Staying("told")), range(3))
-    with sk.errstate(worker):
-        copy = record(caught(pipeline, 1), pipeline)
-    with sk.errstate("passthrough"), pytest.raises(sk.EvaluationError, match="Staying: told") as info:
-        reraise(copy, sk.prefetch(pipeline, 1), 1, pipeline, 0)
-    assert "Staying: told" in str(info.value.__cause__)
-    assert info.value.index == 1
-
-
-@pytest.mark.parametrize("kind", [sk.WorkerDied, sk.ItemTimeout])
-def test_errors_of_the_engine_pass_through_as_they_are(kind: type[sk.EvaluationError]) -> None:
-    pipeline = sk.smap(fails_at(1, kind("lost")), range(3))
-    with sk.errstate("passthrough"):
-        assert type(across(pipeline, 1)) is kind
+def test_the_policy_of_the_consumer_decides_whatever_that_of_the_worker_is() -> None:
+    lost, late, wrapped = sk.WorkerDied, sk.ItemTimeout, sk.EvaluationError
+    errors: list[tuple[Exception, Policy, type[Exception], type[Exception] | None]] = [
+        (KeyError("k"), "wrap", wrapped, KeyError),
+        (KeyError("k"), "passthrough", KeyError, None),
+        (Staying("k"), "wrap", wrapped, RemoteError),  # it cannot be pickled
+        (Staying("k"), "passthrough", wrapped, RemoteError),
+        (lost("k"), "passthrough", lost, None),
+        (late("k"), "passthrough", late, None),
+    ]
+    of_worker: Policy
+    for error, policy, kind, cause in errors:
+        for of_worker in ("wrap", "passthrough"):
+            pipeline = sk.smap(fails_at(1, error), range(3))
+            with sk.errstate(of_worker):
+                copy = pickle.loads(pickle.dumps(record(caught(pipeline, 1), pipeline)))
+            with sk.errstate(policy), pytest.raises(kind) as info:
+                reraise(copy, sk.prefetch(pipeline, 1), 1, pipeline, 0)
+            assert (type(info.value), type(info.value.__cause__)) == (kind, cause or type(None))
+            origin = info.value if cause is None else info.value.__cause__
+            assert "k" in str(origin)
+            assert "in f\n" in origin.__notes__[0]  # type: ignore[union-attr]
+            if cause is not None:
+                assert (info.value.index, info.value.worker) == (1, 0)  # type: ignore[attr-defined]
 
 
 # -------------------------------------------------------------------- the classes
 
 
-@pytest.mark.parametrize(
-    ("kind", "bases"),
-    [
-        (sk.EvaluationError, (RuntimeError,)),
-        (sk.WorkerDied, (sk.EvaluationError, RuntimeError)),
-        (sk.ItemTimeout, (sk.EvaluationError, RuntimeError, TimeoutError)),
-    ],
-)
-def test_errors_have_their_class_and_message_and_pickle(
-    kind: type[sk.EvaluationError], bases: tuple[type, ...]
-) -> None:
-    error = kind("prefetch[3] was lost", index=3, view=sk.view([1]), worker=2)
-    error.__notes__ = []
-    assert isinstance(error, bases)
-    assert str(error).startswith("prefetch[3] was lost")
-    assert error.args == ("prefetch[3] was lost",)
-    copy = pickle.loads(pickle.dumps(error))
-    assert type(copy) is kind
-    assert (copy.index, copy.worker, copy.view) == (3, 2, None)
-    assert (
-        str(error) == f"{copy}\n  to reproduce: error.reproduce()"
-    )  # the copy has no view, and the view no item 3
+def test_errors_have_their_class_and_message_and_pickle() -> None:
+    for kind, base in (
+        (sk.EvaluationError, RuntimeError),
+        (sk.WorkerDied, RuntimeError),
+        (sk.ItemTimeout, TimeoutError),
+    ):
+        error = kind("prefetch[3] was lost", index=3, view=sk.view([1]), worker=2)
+        assert isinstance(error, base)
+        assert isinstance(error, sk.EvaluationError)
+        assert str(error).startswith("prefetch[3] was lost")
+        assert error.args == ("prefetch[3] was lost",)
+        copy = pickle.loads(pickle.dumps(error))
+        assert type(copy) is kind
+        assert (copy.index, copy.worker, copy.view) == (3, 2, None)
+        # The copy has no view, and the view no item 3.
+        assert str(error) == f"{copy}\n  to reproduce: error.reproduce()"
 
 
 def test_a_timeout_of_an_item_differs_from_other_timeout_errors() -> None:
