@@ -72,7 +72,6 @@ Dumps = Callable[..., bytes]
 
 _ATOMS = frozenset({int, float, bool, type(None), str, bytes})
 _KINDS = frozenset({np.ndarray, tuple, list, dict})
-_COUNT = struct.Struct("<q")
 # The start of a block that does not exist: beyond every address, so that no buffer seems to lie in the block.
 _NOWHERE = 1 << 64
 
@@ -199,7 +198,7 @@ def decode(form: int, tail: bytes | memoryview, memory: Block | None = None) -> 
     if form == Form.OUTLINE:
         return _filled(marshal.loads(tail), memory)
     assert memory is not None
-    (count,) = _COUNT.unpack_from(tail)
+    (count,) = struct.unpack_from("<q", tail)
     spans = struct.unpack_from(f"<{2 * count}q", tail, 8)
     buffers = [memory[spans[i] : spans[i] + spans[i + 1]] for i in range(0, 2 * count, 2)]
     return pickle.loads(memoryview(tail)[8 + 16 * count :], buffers=buffers)

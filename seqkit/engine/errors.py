@@ -91,12 +91,8 @@ def reraise(problem: Any, node: View[Any], index: Any, pipeline: View[Any], work
             raise error  # a view rejected the index: views wrap an IndexError of user code
         if not isinstance(error, Exception):
             # SystemExit or KeyboardInterrupt: the item raised it. It is not a request to the consumer.
-            raise EvaluationError(
-                f"{node._name}[{brief(index)}] failed: {summary(error)}",
-                index=index,
-                view=node,
-                worker=worker,
-            ) from error
+            message = f"{node._name}[{brief(index)}] failed: {summary(error)}"
+            raise EvaluationError(message, index=index, view=node, worker=worker) from error
         try:
             fail(node, index, error)
         except EvaluationError as failure:

@@ -181,7 +181,6 @@ class Back(ByValue):
     """Sends references to the classes and functions that the receiver has."""
 
     def reducer_override(self, obj: Any) -> Any:
-        self.latest = obj
         reduced = reference(obj)
         return super().reducer_override(obj) if reduced is None else reduced
 

@@ -22,8 +22,6 @@ from . import evaluate
 WAIT_S = 0.1
 _LINE = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 
-Entry = tuple[str, int, str]  # file, line and function
-
 
 def of_thread(ident: int | None) -> str:
     """Return the stack of another thread below the item that it evaluates, or "" if it has none."""
@@ -64,10 +62,10 @@ def _written(fd: int, at: int, most: int) -> bytes:
     return os.pread(fd, most, at).partition(b"\0")[0]
 
 
-def _text(entries: Iterable[Entry]) -> str:
+def _text(entries: Iterable[tuple[str, int, str]]) -> str:
     """Return a stack, innermost entry last, without the frames of seqkit and of what called it.
 
-    `entries` begin with the innermost one.
+    `entries` are files, lines and functions, from the innermost one on.
     """
     lines: list[str] = []
     for file, line, name in reversed([*entries]):
