@@ -177,6 +177,9 @@ def test_the_reason_names_a_system_call_that_fails(monkeypatch: pytest.MonkeyPat
                 expected = f"it needs Linux 5.3 or later, and {name} fails here ({error})"
                 assert linux.missing() == ("" if code == errno.EMFILE else expected)  # may go
             linux.missing.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", failing(errno.ENOENT))
+        assert "and /proc fails here ([Errno 2]" in linux.missing()
 
 
 def test_the_reason_names_a_python_without_ctypes(monkeypatch: pytest.MonkeyPatch) -> None:

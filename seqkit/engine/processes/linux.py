@@ -42,6 +42,9 @@ _MEMFD_CREATE = (
 _PIDFD_SEND_SIGNAL = 424
 _PIDFD_OPEN = 434
 
+# Errors of a system that lacks or forbids a call. Others are temporary, such as too many open files.
+_PERMANENT = (errno.ENOSYS, errno.EPERM, errno.EACCES, errno.ENOENT)
+
 
 # -------------------------------------------------------------------- system calls
 
@@ -137,9 +140,10 @@ def missing() -> str:
         fds.append(pidfd_open(os.getpid()))
         name = "pidfd_send_signal"
         pidfd_send_signal(fds[-1], 0)  # only checks that a signal could be sent
+        name = "/proc"
+        os.stat("/proc/self/task")
     except (ImportError, OSError) as error:
-        # Any other error is temporary, such as too many open files.
-        if isinstance(error, ImportError) or error.errno in (errno.ENOSYS, errno.EPERM, errno.EACCES):
+        if isinstance(error, ImportError) or error.errno in _PERMANENT:
             return f"it needs Linux 5.3 or later, and {name} fails here ({error})"
     finally:
         for fd in fds:

@@ -36,7 +36,7 @@ from ..protocol import Failed, PrefetchError
 from ..signals import SignalsHeld
 from . import forking, linux
 from .pickled_pipeline import PickledPipeline
-from .template import REAP_S, Template, TemplateMessage, fresh_template, start_interpreter
+from .template import REAP_S, Template, TemplateMessage, start_interpreter
 from .worker_process import WorkerSetup, be_worker
 
 # How long a worker that was forked while other threads lived may take to begin. It usually takes
@@ -214,7 +214,7 @@ class Team:
     def _ask_template(self, number: int, pickled: PickledPipeline, mask: set[int]) -> None:
         """Have a template fork a worker. Start the template if there is none."""
         if self._template is None:
-            self._template = fresh_template(number, pickled, self.setup, mask)
+            self._template = Template(number, pickled, self.setup, mask)
             for fd in self._template.fds:
                 self.poll.register(fd, select.POLLIN)
         self._template.start(number)

@@ -62,14 +62,19 @@ class TemplateMessage:
 
 
 class Template:
-    """The template of a node, on the node's side."""
+    """The template of a node, on the node's side. If it cannot start, worker `number` has failed."""
 
-    def __init__(self, channel: socket.socket, pid: int) -> None:
-        self._socket = channel
-        self._pid = pid
-        self._pidfd = watched(pid)
+    def __init__(self, number: int, pickled: PickledPipeline, setup: WorkerSetup, mask: set[int]) -> None:
         self._has_workers = False
-        channel.setblocking(False)
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.setblocking(False)
+        try:
+            with theirs:
+                self._pid = start_interpreter(number, pickled, setup, mask, theirs.fileno())
+            self._pidfd = watched(self._pid)
+        except BaseException:
+            self._socket.close()
+            raise
 
     @property
     def fds(self) -> list[int]:
@@ -132,17 +137,6 @@ class Template:
 
 def _gone() -> ConnectionError:
     return ConnectionError("prefetch: the template process ended; see what it wrote to stderr")
-
-
-def fresh_template(number: int, pickled: PickledPipeline, setup: WorkerSetup, mask: set[int]) -> Template:
-    """Start a template that forks workers. If it fails, worker `number` is reported as failed."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    try:
-        with theirs:
-            return Template(ours, start_interpreter(number, pickled, setup, mask, theirs.fileno()))
-    except BaseException:
-        ours.close()
-        raise
 
 
 def start_interpreter(

@@ -20,7 +20,6 @@ import select
 import signal
 import sys
 from collections.abc import Callable, Iterable, MutableMapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn, cast
@@ -73,8 +72,7 @@ def be_worker(
     try:
         leave_signals_to_program(program_signals(), mask)
         forget()
-        with suppress(OSError):  # no /proc
-            linux.own_positions()
+        linux.own_positions()
         _end_with_parent(setup.fds)
         if threads := setup.spec.native_threads:
             limit_threads(os.environ, threads)

@@ -21,7 +21,6 @@ import os
 import signal
 import threading
 from collections.abc import Iterable
-from typing import Any
 
 _OF_GROUPS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
 _OF_ITEMS = {signal.SIGCHLD, signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF}
@@ -62,22 +61,15 @@ def _do_nothing(*_: object) -> None: ...
 # action. They are blocked during the fork, because a handler of this process would lose them.
 
 
-class _SignalMask(threading.local):
-    mask: set[Any] | None = None
-
-
-_forking = _SignalMask()
+_forking = threading.local()
 
 
 def _before_fork() -> None:
-    if _ours:
-        _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ours)
+    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ours)
 
 
 def _after_fork() -> None:
-    if _forking.mask is not None:
-        signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
-        _forking.mask = None
+    signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
 
 
 def _after_fork_in_child() -> None:
