@@ -285,9 +285,10 @@ class Team:
         """Kill workers that have not begun in time. Return those that have died, for `replace`."""
         for handle in self.handles.values():
             if not handle.is_ready and handle.begins_by <= monotonic():
+                if self.context is None:
+                    _announce([f"a thread that keeps forked workers from their start ({BEGIN_S:g} s)"])
                 self.context, handle.begins_by = "forkserver", math.inf  # for later workers
                 handle.kill()
-                _announce([f"a thread that keeps forked workers from their start ({BEGIN_S:g} s)"])
         dead, self._dead = self._dead, []
         return dead
 
