@@ -65,11 +65,13 @@ _forking = threading.local()
 
 
 def _before_fork() -> None:
-    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ours)
+    if _ours:
+        _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ours)
 
 
 def _after_fork() -> None:
-    signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
+    if _ours:
+        signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
 
 
 def _after_fork_in_child() -> None:
