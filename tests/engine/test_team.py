@@ -202,6 +202,11 @@ def test_the_name_of_a_python_thread_does_not_matter() -> None:
     with thread(partial(harmless.run, event.wait), event.set) as one:
         Path(f"/proc/self/task/{one.native_id}/comm").write_text("polars-0")
         assert until(lambda: not forking.obstacles())
+    event.clear()
+    with thread(partial(harmless.run, event.wait), event.set) as one:
+        one.name = "the user's own thread"
+        with native_thread(one.name[:15]):  # Python 3.14 gives its threads their names, and what they start
+            assert until(lambda: not forking.obstacles())
 
 
 def needs(library: str) -> None:
