@@ -123,14 +123,18 @@ def test_threads_within_a_function_in_c_matter(tmp_path: Path, monkeypatch: pyte
 
 
 def test_an_import_in_another_thread_matters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "waits_when_imported.py").write_text("import sys\nsys._seqkit_test()\n")
+    # Code of a module of this name does not matter, but its import does.
+    (tmp_path / "decorator.py").write_text("import sys\nsys._begun.set()\nsys._enough.wait()\n")
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "decorator", raising=False)
     begun, enough = threading.Event(), threading.Event()
-    monkeypatch.setattr(sys, "_seqkit_test", lambda: (begun.set(), enough.wait()), raising=False)
-    source = "def run():\n    import waits_when_imported\n"
+    monkeypatch.setattr(sys, "_begun", begun, raising=False)
+    monkeypatch.setattr(sys, "_enough", enough, raising=False)
+    source = "def run():\n    import decorator\n"
     with thread(module("ipykernel.lazy", source).run, enough.set):
-        begun.wait()
+        assert begun.wait(20)
         assert forking.obstacles()
+    sys.modules.pop("decorator")
 
 
 def test_an_idle_thread_pool_matters_unless_fork_is_chosen() -> None:

@@ -42,18 +42,14 @@ _HARMLESS = (
     "_pydev_bundle",
     "seqkit.engine.threads",  # idle workers; a busy worker has frames of other modules, too
 )
-# Packages that a harmless thread may run code of while it waits or works. Excluded are packages that
-# import, have a pool of threads, or hold the lock of a class.
+# Packages that a harmless thread may run code of while it waits or works. Excluded are packages that import,
+# have a pool of threads, or hold the lock of a class. All imports run functions of `importlib`.
 _PLUMBING = (sys.stdlib_module_names | {"tornado", "zmq", "jupyter_client", "traitlets", "decorator"}) - {
-    "_frozen_importlib",
-    "_frozen_importlib_external",
     "concurrent",
     "functools",
     "importlib",
     "multiprocessing",
-    "runpy",
     "subprocess",
-    "zipimport",
 }
 # Modules whose functions start the function of a thread.
 _STARTERS = ("threading", "_pydev_bundle.pydev_monkey")
