@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pickle
+from itertools import product
 from typing import Any
 
 import pytest
 
 import seqkit as sk
-from seqkit.core.errors import EndOfSequence, Policy
+from seqkit.core.errors import POLICIES, EndOfSequence, Policy
 from seqkit.core.view import View
 from seqkit.engine.errors import follow, record, reraise, route
 from seqkit.engine.results import Record, RemoteError
@@ -119,8 +120,13 @@ def test_a_cause_that_cannot_be_pickled_arrives_as_text() -> None:
 
 
 def test_sys_exit_in_an_item_is_an_error_of_that_item() -> None:
-    for end in (SystemExit(3), KeyboardInterrupt("now"), GeneratorExit()):
-        error = across(sk.smap(fails_at(1, end), range(3)), 1)
+    policy: Policy
+    nested = sk.EvaluationError("prefetch[1] failed: SystemExit: 3")  # as a node below raises it
+    nested.__cause__ = SystemExit(3)
+    for end, policy in product((SystemExit(3), KeyboardInterrupt("now"), GeneratorExit()), POLICIES):
+        with sk.errstate(policy):
+            error = across(sk.smap(fails_at(1, end), range(3)), 1)
+            assert across(sk.smap(fails_at(1, nested), range(3)), 1).message == nested.message
         assert type(error) is sk.EvaluationError
         assert error.message.startswith(f"prefetch[1] failed: {type(end).__name__}")
         assert type(error.__cause__) is type(end)
@@ -140,6 +146,8 @@ def test_an_error_of_the_readers_own_process_is_raised_as_it_is() -> None:
 
 def test_a_plain_error_is_reported_against_the_node() -> None:
     node = sk.prefetch(range(3), 1)
+    with pytest.raises(IndexError, match=r"^no item 7$"):  # a view rejected the index
+        reraise(IndexError("no item 7"), node, 7, node._sources[0], 0)
     with pytest.raises(sk.EvaluationError, match=r"prefetch\[2\] failed: ValueError: x") as info:
         reraise(ValueError("x"), node, 2, node._sources[0], 0)
     assert info.value.view is node
