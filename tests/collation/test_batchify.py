@@ -18,6 +18,7 @@ import seqkit as sk
 from seqkit import Append, Dict, Group, List, Pad, PerShard, Stack, Tuple
 from seqkit.core.worker import evaluating
 from tests.engine.kinds import PROCESSES, Kind
+from tests.helpers import for_each
 
 from .test_default_collate import ints, same
 
@@ -105,8 +106,8 @@ def test_data_loaders_accept_each_function_as_collate_fn(nworkers: int) -> None:
 DTYPES = ["float16", "float32", "float64", "uint8", "int32", "int64"]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("wanted", [*DTYPES, None])
+@for_each("dtype", DTYPES)
+@for_each("wanted", [*DTYPES, None])
 def test_stack_gives_the_dtype_that_is_asked_for(dtype: str, wanted: str | None) -> None:
     arrays = [np.arange(6).reshape(2, 3).astype(dtype) + i for i in range(4)]
     expected = np.stack(arrays).astype(wanted or dtype)

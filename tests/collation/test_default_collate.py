@@ -690,8 +690,8 @@ SECONDS, DAYS = np.timedelta64(1, "s"), np.timedelta64(1, "D")
 METRES, FEET = (np.dtype("i4", metadata={"unit": unit}) for unit in ("m", "ft"))
 
 
-@pytest.mark.parametrize("function", [default_collate, sk.Stack()])
-@pytest.mark.parametrize(
+@for_each("function", [default_collate, sk.Stack()])
+@for_each(
     ("samples", "message"),
     [
         ([0.5, 2**53 + 1], r"batch\[1\] is 9007199254740993, which does not fit into float64"),

@@ -20,6 +20,7 @@ from seqkit.core.arguments import (
     optional_number,
     positive_int,
 )
+from tests.helpers import for_each
 
 
 @pytest.mark.parametrize("value", [3, np.int16(3), np.array(3)])
@@ -151,8 +152,8 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("function", ASYNC.values(), ids=ASYNC)
-@pytest.mark.parametrize(("who", "take"), TAKERS.items(), ids=TAKERS)
+@for_each("function", ASYNC.values())
+@for_each(("who", "take"), TAKERS.items())
 def test_async_functions_are_refused_with_the_remedy(who: str, take: Any, function: Any) -> None:
     name = who.split(": ")[-1]
     with pytest.raises(TypeError, match=f"{name} must be a plain function, got the async function .*thread"):

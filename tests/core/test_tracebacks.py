@@ -23,6 +23,7 @@ from seqkit.core.tracebacks import place, warn, with_sources
 from seqkit.engine.pickling import dumps_by_value
 from seqkit.engine.results import Record
 from seqkit.testing.subject import close
+from tests.helpers import for_each
 
 from .. import registry
 from ..registry import CASES, Case
@@ -113,7 +114,7 @@ def test_a_closed_node_and_a_failing_hook_show_the_line_that_reads(in_order: boo
         assert set(files(caught.value)) == {HERE}
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@for_each("case", CASES)
 def test_no_combinator_shows_frames_of_its_own(case: Case) -> None:
     def bad(x: Any) -> Any:
         raise ValueError("bad")

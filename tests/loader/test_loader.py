@@ -173,7 +173,7 @@ def test_arguments_stand_in_the_order_of_torch():
 # -------------------------------------------------------------------- length
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "n"),
     [
         ({}, 6),
@@ -196,10 +196,9 @@ def test_arguments_stand_in_the_order_of_torch():
         ({"batch_sampler": np.array([[0, 1], [2, 3]])}, 2),
         ({"batch_size": 3, "sampler": RandomSampler(6, num_samples=13)}, 5),
     ],
-    ids=str,
 )
 @pytest.mark.filterwarnings("ignore:DataLoader. an epoch has no batches")
-@pytest.mark.parametrize("num_workers", [0, 2])
+@for_each("num_workers", [0, 2])
 def test_the_length_is_the_number_of_batches(options, n, num_workers):
     with DataLoader(list(range(6)), num_workers=num_workers, method="thread", **options) as loader:
         assert len(loader) == n
@@ -683,7 +682,7 @@ OURS = [
 ]
 
 
-@pytest.mark.parametrize(("options", "error", "message"), REFUSED + OURS, ids=str)
+@for_each(("options", "error", "message"), REFUSED + OURS)
 def test_arguments_are_refused_at_construction(options, error, message):
     with pytest.raises(error, match=f"^DataLoader: {message}"):
         DataLoader(**{"dataset": [1, 2, 3], **options})

@@ -24,6 +24,7 @@ from seqkit.samplers import (
     ShardedSampler,
     WeightedRandomSampler,
 )
+from tests.helpers import for_each
 
 from .ways import WAYS
 
@@ -327,9 +328,9 @@ def read_shares(
     return read_loaders((sk.DataLoader(range(n), seed=0, **each) for each in options), states, batches)
 
 
-@pytest.mark.parametrize("kind", ["batches", "buckets", "iterated", "indices"])
-@pytest.mark.parametrize(("first", "second"), [(4, 3), (2, 5), (3, 1), (1, 4), (3, 3)])
-@pytest.mark.parametrize("n", [60, 61])
+@for_each("kind", ["batches", "buckets", "iterated", "indices"])
+@for_each(("first", "second"), [(4, 3), (2, 5), (3, 1), (1, 4), (3, 3)])
+@for_each("n", [60, 61])
 def test_the_rest_of_a_sharded_epoch_is_dealt_out_anew(kind: str, first: int, second: int, n: int) -> None:
     seen, states = read_shares(kind, n, first, batches=3)
     again, states = read_shares(kind, n, second, states, batches=2)

@@ -23,7 +23,7 @@ from seqkit.samplers.weighted import WeightedRandomSampler
 from seqkit.testing import UnsizedSource
 from seqkit.views.bases.order_digest import order_digest
 from tests.engine.traces import children, drawn, until
-from tests.helpers import InterruptsOnce, mostly_stress
+from tests.helpers import InterruptsOnce, for_each, mostly_stress
 
 from .ways import WAYS
 
@@ -1213,9 +1213,9 @@ ORDERED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("read", [0, 3])
-@pytest.mark.parametrize("seeds", [(None, None), (1, 2), (1, 1)], ids=str)
-@pytest.mark.parametrize("kind", ORDERED)
+@for_each("read", [0, 3])
+@for_each("seeds", [(None, None), (1, 2), (1, 1)])
+@for_each("kind", ORDERED)
 def test_a_data_set_in_another_order_than_before_is_refused(kind: str, seeds: Any, read: int) -> None:
     first, second = (sk.DataLoader(ORDERED[kind](seed), 4) for seed in seeds)
     list(islice(first, read))

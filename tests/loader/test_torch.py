@@ -15,7 +15,7 @@ import pytest
 import seqkit as sk
 from seqkit.engine.pickling import dumps, dumps_by_value
 from tests.engine.traces import drawn, until
-from tests.helpers import mostly_stress
+from tests.helpers import for_each, mostly_stress
 
 from .ways import WAYS
 
@@ -1015,7 +1015,7 @@ def kinds_of_arrays() -> Iterator[Any]:
     yield pytest.param([np.zeros(3).view(np.recarray), np.ones(3)], id="a subclass")
 
 
-@pytest.mark.parametrize("arrays", list(kinds_of_arrays()))
+@for_each("arrays", list(kinds_of_arrays()))
 def test_arrays_that_numpy_stacks_give_what_torch_gives(arrays: list[Any]) -> None:
     def tried(collate: Any) -> Any:
         try:

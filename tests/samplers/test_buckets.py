@@ -187,7 +187,7 @@ def test_no_samples_make_no_batches(keys):
     assert [len(sampler), list(sampler)] == [0, []]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "error", "message"),
     [
         ({"bucket_keys": [3, 5]}, ValueError, r"got 9 for sample 1; the keys are \[3, 5\]"),
@@ -462,9 +462,9 @@ def test_a_long_bucket_evaluates_its_permutation_once_an_epoch(monkeypatch):
 SECONDS = [1.5, 0, 2.5, 3.0, 0.25, 0, 12.75]
 
 
-@pytest.mark.parametrize("lengths", [SECONDS, np.array(SECONDS, np.float32), [0, 0, 3, 5]], ids=repr)
-@pytest.mark.parametrize("scheme", [ConstWidthBucket(), LinearWidthBucket(), ExpWidthBucket(1.5)], ids=repr)
-@pytest.mark.parametrize("options", [{}, {"ratio": 0.5}, {"use_average_length": True}], ids=repr)
+@for_each("lengths", [SECONDS, np.array(SECONDS, np.float32), [0, 0, 3, 5]])
+@for_each("scheme", [ConstWidthBucket(), LinearWidthBucket(), ExpWidthBucket(1.5)])
+@for_each("options", [{}, {"ratio": 0.5}, {"use_average_length": True}])
 def test_lengths_in_seconds_and_of_0_are_bucketed(lengths, scheme, options):
     sampler = FixedBucketSampler(lengths, 2, 3, bucket_scheme=scheme, **options)
     assert sorted(chain(*sampler)) == list(range(len(lengths)))

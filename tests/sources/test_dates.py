@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import seqkit as sk
+from tests.helpers import for_each
 
 pa = pytest.importorskip("pyarrow")
 
@@ -126,9 +127,9 @@ def test_types_without_times_stay_as_they_are() -> None:
         assert in_microseconds(kind) == kind
 
 
-@pytest.mark.parametrize("make", [arrow, pandas_arrow, polars, huggingface], ids=lambda make: make.__name__)
-@pytest.mark.parametrize("inner", ["list", "large list", "array", "struct", "map"])
-@pytest.mark.parametrize("has_nanoseconds", [False, True])
+@for_each("make", [arrow, pandas_arrow, polars, huggingface])
+@for_each("inner", ["list", "large list", "array", "struct", "map"])
+@for_each("has_nanoseconds", [False, True])
 def test_times_within_other_values(make: Any, inner: str, has_nanoseconds: bool) -> None:
     pytest.importorskip(LIBRARIES[make])
     kind, time = pa.time64("ns"), NOON * 1000 + has_nanoseconds

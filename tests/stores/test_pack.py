@@ -19,6 +19,7 @@ from seqkit import EvaluationError
 from seqkit.stores.pack.pack import Pack, load_packed, pack
 from seqkit.testing import CountingSource, FailingSource, UnsizedSource
 from seqkit.testing.subject import expect
+from tests.helpers import for_each
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -121,7 +122,7 @@ def same(view, items):
 # -------------------------------------------------------------------- items
 
 
-@every_layout
+@for_each("name", LAYOUTS)
 def test_items_come_back_equal_in_value_and_type(name):
     items, _, _ = LAYOUTS[name]
     packed = pack(items)
@@ -130,7 +131,7 @@ def test_items_come_back_equal_in_value_and_type(name):
     same(pickle.loads(pickle.dumps(packed, protocol=5)), items)
 
 
-@every_layout
+@for_each("name", LAYOUTS)
 def test_items_take_as_few_bytes_as_their_kind_allows(name):
     items, layout, nbytes = LAYOUTS[name]
     packed = pack(items)

@@ -17,7 +17,7 @@ from seqkit.streams.chunks import Chunks, Key, Opener
 from seqkit.streams.order import Listed
 from seqkit.streams.workers import ReadAhead, StreamInUse, Workers
 
-from ..helpers import Numbers, mostly_stress
+from ..helpers import Numbers, for_each, mostly_stress
 from .model import KINDS, batches, numbers, shown
 
 every_kind = pytest.mark.parametrize(("workers", "method"), KINDS)
@@ -92,7 +92,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "error", "text"), REFUSED, ids=lambda it: str(it)[:40])
+@for_each(("arguments", "error", "text"), REFUSED)
 def test_bad_arguments_are_refused_before_anything_starts(
     arguments: dict[str, Any], error: type[Exception], text: str
 ) -> None:
