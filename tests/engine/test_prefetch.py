@@ -145,8 +145,9 @@ def test_the_number_of_workers_counts_from_either_end() -> None:
 
 
 def test_names_and_order_of_arguments_are_those_of_seqtools() -> None:
-    with sk.prefetch(range(9), 1, "process", 3, lambda: None, 0) as node:
-        assert list(node) == list(range(9))
+    for method in ("process", "thread"):
+        with sk.prefetch(range(9), 1, method, 3, lambda: None, 0) as node:  # type: ignore[arg-type]
+            assert list(node) == list(range(9))
 
 
 # -------------------------------------------------------------------- before and after
