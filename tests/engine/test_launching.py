@@ -223,6 +223,11 @@ def test_libraries_in_a_worker_use_the_limited_number_of_threads(monkeypatch: py
         found = threadpoolctl.threadpool_info()
         return os.environ.get("OMP_NUM_THREADS"), {library["num_threads"] for library in found}
 
+    def tasks() -> int:
+        return len(os.listdir("/proc/self/task"))
+
+    # The main thread, and the one that waits for the end of the parent. Libraries have none that would idle.
+    assert [found_in(context, tasks) for context in FRESH] == [2, 2]
     assert threadpoolctl.threadpool_info()
     for variables, loaded_later, loaded in (
         ({}, "1", {1}),

@@ -312,13 +312,22 @@ def test_a_pipeline_that_starts_threads_in_a_template_gets_fresh_interpreters(tm
         import os, pathlib, sys, warnings
 
         sys.path.append(str(pathlib.Path(__file__).parent))
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", RuntimeWarning)
         import seqkit as sk
+        from seqkit.engine.processes import linux, template
         from starts_a_thread import item
 
-        with sk.prefetch(sk.smap(item, range(4)), 2, "process", context="forkserver") as node:
-            assert list(node) == [(i, os.getpid()) for i in range(4)]
-            assert node.statistics().restarts == 0
+        started, start = [], template.interpreter
+        template.interpreter = lambda *arguments: started.append(1) or start(*arguments)
+        for is_late in (False, True):
+            with sk.prefetch(sk.smap(item, range(4)), 2, "process", context="forkserver") as node:
+                node.start()
+                if is_late:  # and the template has not read which workers were asked for
+                    pidfd = node.engine._scheduler.backend._team._template._pidfd
+                    assert linux.is_readable(pidfd, 20)
+                assert list(node) == [(i, os.getpid()) for i in range(4)]
+                assert node.statistics().restarts == 0
+        assert len(started) == 6  # twice the template and two workers
     """
     assert finished(tmp_path, script) == (0, "", "")
 
