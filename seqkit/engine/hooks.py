@@ -55,7 +55,5 @@ def call_hook(hook: Callable[..., Any] | None, worker: int) -> None:
 
 def leave_fork() -> NoReturn:
     """End a process that user code in a worker forked, and that left the user's code. It is no worker."""
-    try:
-        flush_streams()
-    finally:
-        os._exit(1)
+    flush_streams()
+    os._exit(1)

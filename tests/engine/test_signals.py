@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
 from types import FrameType, TracebackType
@@ -17,6 +18,7 @@ import pytest
 import seqkit as sk
 from seqkit.engine import scheduler
 from seqkit.engine.protocol import PrefetchError
+from seqkit.engine.signals import CtrlCHeld
 
 from .kinds import KINDS, Kind
 from .traces import children, descriptors, until
@@ -209,6 +211,26 @@ def test_ctrl_c_before_a_descriptor_is_closed_does_not_lose_it(
         if not came:
             assert place > 2
             return
+
+
+def test_only_the_main_thread_holds_ctrl_c() -> None:
+    def handler_of(held: CtrlCHeld) -> Any:
+        with held:
+            return signal.getsignal(signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    assert handler_of(CtrlCHeld()) is not before
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(handler_of, CtrlCHeld()).result() is before
+    steps: list[str] = []
+    with suppress(KeyboardInterrupt):
+        with CtrlCHeld():
+            for _ in range(2):
+                interrupt()
+            steps.append("the end of the block")
+        steps.append("after the block")
+    assert steps == ["the end of the block"]
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 class TimeIsUp(Exception):
