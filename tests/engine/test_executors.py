@@ -167,6 +167,12 @@ def test_a_sequence_without_length_ends_where_it_ends(pool: Executor) -> None:
         assert list(ahead) == list(range(50))
 
 
+def test_a_task_that_finds_no_item_returns_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "private", lambda size: np.full(size, 7, np.uint8))  # as memory may be
+    with sk.prefetch(sk.uniter(lambda: iter(range(50))), method=Eager()) as ahead:
+        assert list(ahead) == list(range(50))
+
+
 def test_a_stream_that_comes_once_is_read_by_one_task_at_a_time(threads: Executor) -> None:
     once = iter(range(50))
     with sk.prefetch(sk.uniter(lambda: once), 1, threads, chunk_size=1) as ahead:

@@ -473,6 +473,7 @@ def evaluate(key: str, sent: PipelineMessage | None, epoch: int, indices: bytes,
         raise RuntimeError(summary(error)) from None  # the exception itself may not be picklable
     evaluator = pipeline.evaluator()
     block = JobBlock(private(HEADER_BYTES + 16 * len(wanted)))  # for the table; the items lie behind it
+    block.assign(0)  # no item is finished
     writer = Writer(
         block, len(wanted), block.memory, lambda error: record(error, evaluator.keyed), limit=None
     )
