@@ -757,3 +757,16 @@ def test_threads_compute_no_more_bytes_ahead_than_processes(nbytes: int, most: i
             # One that the reader has, and one that has been handed out while others were asked for.
             assert max(begun) <= read + most + 1
         until(lambda: len(begun) == 300)
+
+
+@every_kind
+def test_one_worker_computes_items_in_order_where_they_become_large(kind: Kind, tmp_path: Path) -> None:
+    log, sizes = tmp_path / "log", [1] * 300 + [200_000] * 60
+
+    def item(i: int) -> Any:
+        append(log, f"{i} ")
+        return np.zeros(sizes[i], np.uint8)
+
+    with kind.ahead(sk.smap(item, range(360)), 1) as node:
+        assert [len(array) for array in node] == sizes
+    assert [*map(int, log.read_text().split())] == [*range(360)]  # the rest of a job before the next one
