@@ -169,7 +169,7 @@ def test_a_sequence_without_length_ends_where_it_ends(pool: Executor) -> None:
 
 def test_a_task_that_finds_no_item_returns_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executors, "private", lambda size: np.full(size, 7, np.uint8))  # as memory may be
-    with sk.prefetch(sk.uniter(lambda: iter(range(50))), method=Eager()) as ahead:
+    with sk.prefetch(sk.uniter(lambda: iter(range(50))), method=Eager(), chunk_size=10) as ahead:
         assert list(ahead) == list(range(50))
 
 
