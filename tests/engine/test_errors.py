@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -247,5 +248,6 @@ def test_a_record_holds_plain_data_only() -> None:
     assert isinstance(made, Record)
     assert made.about == ("smap[1] failed: ValueError: bad", 1, [])
     assert record(ValueError("x"), pipeline).about is None
-    foreign = sk.EvaluationError("x", index=(1, {"a"}), view=sk.view([5]))
-    assert record(foreign, pipeline).about == ("x", (1, "{'a'}"), None)
+    numbered = SimpleNamespace(number=[4, (5, "a")])  # as the keys of a batch are
+    foreign = sk.EvaluationError("x", index=(1, {"a"}, numbered), view=sk.view([5]))
+    assert record(foreign, pipeline).about == ("x", (1, "{'a'}", [4, (5, "a")]), None)

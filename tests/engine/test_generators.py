@@ -88,6 +88,7 @@ def warnings_of(view: Any, kind: Kind = PROCESSES[0], **options: Any) -> list[st
     with warnings.catch_warnings(record=True) as caught, kind.ahead(view, **options) as ahead:
         warnings.simplefilter("always")
         assert len(list(ahead)) == len(list(ahead))
+        assert ahead.statistics().restarts == 0
         ahead.restart()
         list(ahead)
     assert all(one.filename == __file__ for one in caught)
