@@ -33,7 +33,7 @@ def reduce_tensor(tensor: Any) -> Any:
     if str(tensor.layout).startswith("torch.sparse_"):
         file = io.BytesIO()
         torch.save(tensor, file)
-        return _load, (file.getvalue(),)
+        return _load, (file.getvalue(), tensor.requires_grad)  # which torch does not save
     if not _is_plain(tensor):
         return tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
     order = _dense_order(tensor)
@@ -74,5 +74,5 @@ def _rebuild(memory: Any, dtype: str, shape: tuple[int, ...], order: list[int], 
     return tensor.requires_grad_(requires_grad)
 
 
-def _load(saved: bytes) -> Any:
-    return import_module("torch").load(io.BytesIO(saved))
+def _load(saved: bytes, requires_grad: bool) -> Any:
+    return import_module("torch").load(io.BytesIO(saved)).requires_grad_(requires_grad)
