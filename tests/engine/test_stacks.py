@@ -111,7 +111,7 @@ def test_the_stack_is_kept_if_the_end_of_the_worker_is_reported_late(
         stop(self, ticket)
 
     monkeypatch.setattr(Processes, "stop", stop_twice)
-    waiting = samples(threading.Event().wait)
+    waiting = samples(lambda: threading.Event().wait())
     with kind.ahead(waiting, timeout=0.5) as ahead, pytest.raises(sk.ItemTimeout) as caught:
         ahead[1]
     assert "in load" in stack_of(caught.value)
