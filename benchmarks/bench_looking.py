@@ -3,7 +3,7 @@
 A run reads a fixed number of items with two workers, in an interpreter of its own, because the places of code
 and objects in memory change the speed by several percent. A run that looks and a run that does not look take
 place at the same time, because the speed of a virtual CPU changes from second to second. A row has the median
-of the ratios of ten rounds, and the smallest and the largest.
+of the ratios of fifteen rounds, and the smallest and the largest.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from seqkit.observe.profile import _ProbedPipeline
 
 from .measure import consume, table
 
-ROUNDS = 10
+ROUNDS = 15
 
 
 def python(i: Any) -> int:

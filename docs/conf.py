@@ -10,11 +10,16 @@ import re
 import sys
 import tempfile
 import urllib.request
+from contextlib import chdir
+from functools import cache
 from pathlib import Path
 
 from sphinx.application import Sphinx
 
 import seqkit
+
+sys.path.insert(0, str(Path(__file__).parent))
+import displays
 
 project = "seqkit"
 author = copyright = "The seqkit developers"
@@ -136,9 +141,27 @@ def show_dark_twins(source: list[str], folder: Path) -> None:
     source[0] = re.sub(r"!\[([^]]*)\]\((\S+)\.png\)", twins, source[0])
 
 
+@cache
+def drawn() -> dict[str, str]:
+    """Return the displays of seqkit as HTML."""
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        return {name: make() for name, make in displays.displays().items()}
+
+
+def show_displays(source: list[str]) -> None:
+    """Show a display itself in place of its picture, so that it is that of this version."""
+
+    def display(found: re.Match[str]) -> str:
+        name = found[1]
+        return f"```{{raw}} html\n{drawn()[name]}\n```" if name in drawn() else found[0]
+
+    source[0] = re.sub(r"^!\[[^]]*\]\(figures/(\S+)\.png\)$", display, source[0], flags=re.MULTILINE)
+
+
 def setup(app: Sphinx) -> None:
     def folder(path: str | Path) -> Path:
         return Path(app.srcdir, path).parent
 
+    app.connect("source-read", lambda _, page, source: show_displays(source), priority=1)
     app.connect("source-read", lambda _, page, source: show_dark_twins(source, folder(page)))
     app.connect("include-read", lambda _, path, page, source: show_dark_twins(source, folder(path)))

@@ -1,6 +1,7 @@
-"""Take the pictures of the displays on the reference pages: ``python docs/displays.py``.
+"""Make the displays on the reference pages, and take their pictures: ``python docs/displays.py``.
 
-Each display is made by a real pipeline over drawn pictures. The one of the README is made by its own example,
+Each display is made by a real pipeline over drawn pictures. The site makes it anew whenever it is built, and
+shows it as it is. Code browsers show a picture of it. The picture of the README is made by its own example,
 over the photos of ``photos.py``. Chromium draws each twice: ``x.png`` for light pages and ``x-dark.png`` for
 dark ones. The displays contain times, so the tests do not compare the pictures. Names on the command line
 select displays: ``python docs/displays.py photos``.
@@ -21,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import photos
 from PIL import Image, ImageChops
 
 import seqkit as sk
@@ -104,6 +104,8 @@ def profiled(paths: list[str]) -> str:
 
 def photographed() -> str:
     """Run the first example of the README, and show what its sentence about `preview` names."""
+    import photos  # needs the examples extra
+
     photos.write(Path("photos"))
     readme = (DOCS.parent / "README.md").read_text("utf-8")
     names: dict[str, Any] = {"__name__": "readme"}
@@ -112,10 +114,11 @@ def photographed() -> str:
     return eval(call, names)._repr_html_()
 
 
-def displays(paths: list[str]) -> dict[str, Callable[[], str]]:
+def displays() -> dict[str, Callable[[], str]]:
+    """Return functions that return HTML. They read pictures that are written to the current folder."""
+    paths = write_pictures()
     good = [path for path in paths if path != paths[BROKEN]]
     return {
-        "photos": photographed,
         "explain": explained,
         "preview": lambda: sk.smap(load, paths).preview(4)._repr_html_(),
         "preview-stages": lambda: batches(good, 4).preview(1, stages=True)._repr_html_(),
@@ -148,7 +151,7 @@ def photograph(page: str, paper: str) -> bytes:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        for name, make in displays(write_pictures()).items():
+        for name, make in {**displays(), "photos": photographed}.items():
             if sys.argv[1:] and name not in sys.argv[1:]:
                 continue
             display = make()

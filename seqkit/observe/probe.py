@@ -107,7 +107,8 @@ class _Recorder:
         self.events: list[Event] = []
         self.depth = self.error = self.timed = self._skipped = self._to_skip = 0
         self.is_on, self.weight = True, 1
-        self.below_s = self.cost_s = self._begun_cpu_s = 0.0
+        self.below_s = self.cost_s = 0.0
+        self._begun, self._busy = (perf_counter(), thread_time()), 1.0
         self._random = random.Random(0)  # not the global generator, which is the user's
         self._file = None
         if os.getpid() == recording.pid:
@@ -120,10 +121,8 @@ class _Recorder:
         """Decide whether to time the next item."""
         self.is_on, self.weight = self._skipped >= self._to_skip, self._skipped + 1
         self._skipped = 0 if self.is_on else self.weight
-        if self.is_on:
-            self._begun_cpu_s = thread_time()
 
-    def end(self) -> None:
+    def end(self, taken_s: float) -> None:
         """Write the events of an item. Skip items if timing one costs much of its CPU time."""
         begun_s = perf_counter()
         if self._file is not None:
@@ -131,9 +130,10 @@ class _Recorder:
             self.events = []
         cost_s, self.cost_s = self.cost_s + perf_counter() - begun_s, 0.0
         self.timed += 1
+        if self.timed == SURE:  # once, because `thread_time` may take 20 µs
+            self._busy = (thread_time() - self._begun[1]) / max(perf_counter() - self._begun[0], 1e-9)
         if self.timed >= SURE:
-            cpu_s = thread_time() - self._begun_cpu_s - cost_s
-            mean = min(SPARSEST, cost_s / (SHARE * max(cpu_s, 1e-9)))
+            mean = min(SPARSEST, cost_s / (SHARE * max(self._busy * taken_s, 1e-9)))
             # Not every kth item, because items may have a rhythm of their own.
             self._to_skip = 0 if mean < 1 else self._random.randint(0, int(2 * mean))
 
@@ -222,7 +222,7 @@ class Probe(Tap[Any]):
             recorder.cost_s += all_s - taken_s
             recorder.below_s = before_s + all_s
             if not recorder.depth:
-                recorder.end()
+                recorder.end(taken_s)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Probe(sources[0], self._number, self._recording)

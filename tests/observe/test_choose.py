@@ -74,7 +74,7 @@ def test_the_choice_follows_from_the_figures() -> None:
     assert "because items sleep" in words[4]
     assert "too long to try workers. Processes suit items that compute." in words[14]
     assert words[-2:] == ["Every item failed: ValueError: bad.", "There are no items."]
-    assert [cost(0.02, asleep).useful_workers(2) for asleep in (0.0199, 0.015, 0.001)] == [32, 8, 2]
+    assert [cost(0.02, asleep).useful_workers(2) for asleep in (0.0199, 0.015, 0.012, 0.001)] == [32, 8, 8, 2]
 
 
 # -------------------------------------------------------------------- measuring
@@ -131,7 +131,7 @@ def test_waiting_for_a_node_below_is_no_cost_of_an_item() -> None:
     below.close()
     timer.join()
     assert found.items > 1
-    assert found.asleep_s < 0.1
+    assert found.asleep_s * (found.items - 1) < 0.1
 
 
 def test_successive_measurements_read_other_items() -> None:
