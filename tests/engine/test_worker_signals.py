@@ -16,7 +16,7 @@ import seqkit as sk
 
 from .kinds import CONTEXTS, PROCESSES, Kind
 from .scripts import finished
-from .traces import children, pids_of, reap_orphans
+from .traces import children, pids_of, reap_orphans, until
 
 every_kind = pytest.mark.parametrize("kind", PROCESSES, ids=str)
 from_any_thread = pytest.mark.parametrize("where", ["main thread", "other thread"])
@@ -151,8 +151,11 @@ def test_a_signal_interrupts_no_wait_of_an_item() -> None:
     with Kind("process", "fork").ahead(sk.smap(waits, range(1)), 1) as node:
         iterator = iter(node)
         os.read(ready[0], 1)
+        (pid,) = pids_of(node)
+        assert until(lambda: "pipe" in Path(f"/proc/{pid}/wchan").read_text())
         for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
-            os.kill(pids_of(node)[0], number)
+            os.kill(pid, number)
+            assert until(lambda: "ShdPnd:\t0000000000000000" in Path(f"/proc/{pid}/status").read_text())
         os.write(go[1], b"a")
         assert list(iterator) == [(1, b"a")]
         assert node.statistics().restarts == 0
