@@ -18,6 +18,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.engine.processes import template
+from seqkit.engine.processes.team import Team
 
 from .kinds import Kind
 from .scripts import finished
@@ -281,6 +282,21 @@ def test_a_worker_without_a_file_descriptor_is_started_again(monkeypatch: pytest
     with numbers(nworkers=2) as node:
         assert until(lambda: len(list(node)) == 4 and node.statistics().restarts == 1)
     assert lost == [1]
+
+
+def test_a_worker_that_is_too_slow_before_its_start_is_known_is_killed_when_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = Team._read_template
+
+    def read_late(team: Team, template: Any) -> None:
+        if any(handle.stopped for handle in team.handles.values()):
+            read(team, template)
+
+    monkeypatch.setattr(Team, "_read_template", read_late)
+    slow = sk.smap(lambda _: signal.pause(), range(1))
+    with FORKSERVER.ahead(slow, 1, timeout=0.2, retries=0) as node, pytest.raises(sk.ItemTimeout):
+        list(node)
 
 
 def test_workers_start_in_a_parent_that_ignores_sigchld(tmp_path: Path) -> None:
