@@ -261,8 +261,7 @@ class Team:
     def _lose(self, template: Template, reason: Death) -> None:
         """Continue without a template that has ended. Its workers live on, except those not yet begun."""
         for fd in template.fds:
-            with suppress(KeyError):
-                self.poll.unregister(fd)
+            self.poll.unregister(fd)
         self._template = None
         template.close()
         for handle in self.handles.values():
@@ -334,8 +333,6 @@ class Team:
                 with suppress(OSError):
                     os.close(handle.pidfd)
         self.handles.clear()
-        self._missing.clear()
-        self._by_fd.clear()
         if self._template is not None:
             self._template.forget()
             self._template = None
