@@ -122,7 +122,7 @@ BUDGETS = {
     "__init__": 218,
     "collation": 929,
     "core": 2335,
-    "engine": 5953,
+    "engine": 5950,
     "loader": 1973,
     "observe": 2600,
     "samplers": 1310,
