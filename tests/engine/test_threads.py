@@ -14,6 +14,7 @@ from seqkit.engine.protocol import Done
 from seqkit.engine.threads import Threads, _Run
 
 from .fake import a_job
+from .traces import drawn
 
 
 def test_urgent_jobs_run_first_and_in_the_order_in_which_they_were_asked_for() -> None:
@@ -59,3 +60,21 @@ def test_the_clock_of_an_item_never_shows_its_wait_for_a_stage_below(monkeypatch
     now_ns += 10**9
     assert max(seen) == 0.0
     assert run.ran_s() == 1.0
+
+
+def test_an_error_keeps_its_place_if_its_job_is_delivered_in_parts() -> None:
+    may_go_on = threading.Event()
+
+    def item(i: int) -> int:
+        if i == 1:
+            assert may_go_on.wait(30)
+        if i == 2:
+            raise ValueError(i)
+        return i
+
+    with sk.prefetch(sk.smap(item, range(4)), 1, "thread", chunk_size=4) as node:
+        items = iter(node)
+        assert next(items) == 0  # while the job waits at item 1
+        may_go_on.set()
+        one, error, three = drawn(items)
+    assert (one, error.index, three) == (1, 2, 3)

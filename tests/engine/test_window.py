@@ -577,3 +577,11 @@ def test_a_chunk_drawn_while_the_end_arrives_is_dropped() -> None:
     window.add(drawn)
     assert window.ended()
     assert window.pending_items() == 0
+
+
+def test_a_position_has_no_chunk_once_its_chunk_is_gone() -> None:
+    window = ChunkWindow(range(6), limit=6)
+    first, second, third = asked(window, 2, 2, 2)
+    assert [window.at(i) for i in range(6)] == [first, first, second, second, third, third]
+    window.drop(second)
+    assert [window.at(i) for i in range(7)] == [first, first, None, None, third, third, None]
