@@ -152,7 +152,7 @@ def table(rows: Iterable[Sequence[str]], head: Sequence[str] = (), right: Iterab
         return f'<tr style="background:transparent">{"".join(found)}</tr>'
 
     top = f"<thead>{cells('th', head, ';font-weight:600')}</thead>" if head else ""
-    whole = "border-collapse:collapse;border:0;margin:2px 0;font-size:inherit;color:inherit"
+    whole = "border-collapse:collapse;border:0;margin:2px 0;width:auto;font-size:inherit;color:inherit"
     body = "".join(cells("td", texts) for texts in rows)
     return f'<table style="{whole};font-variant-numeric:tabular-nums">{top}<tbody>{body}</tbody></table>'
 
