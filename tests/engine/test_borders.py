@@ -76,6 +76,9 @@ def test_a_chunk_ends_where_its_last_file_begins() -> None:
     for plan in (range(12), np.arange(12), [*range(12)], iter(range(12))):
         assert chunks_of(files, plan) == chunks
     assert chunks_of(files, range(12)[::-1]) == [chunk[::-1] for chunk in chunks[::-1]]
+    with sk.prefetch(files, 1) as node:
+        drawn = node.open(range(12)).consumer.window.draw(9, 6)
+        assert [list(chunk.indices) for chunk in drawn] == chunks
     small = sk.smap(str.upper, sk.flatten(["a", "bc", "d", "efg"], [1, 2, 1, 3]))
     assert chunks_of(small, range(7)) == [[0, 1, 2, 3], [4, 5, 6]]  # small files share a chunk
 

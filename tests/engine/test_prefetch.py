@@ -302,6 +302,7 @@ def test_a_copy_of_a_node_is_a_node_of_its_epoch_that_has_not_started(kind: Kind
         expected = list(node)
         for other in (pickle.loads(pickle.dumps(node)), copy.deepcopy(node)):
             assert (type(other), repr(other), other.statistics().items) == (sk.Prefetch, repr(node), 0)
+            assert other._epoch == 4  # it seeds the generators of process workers
             with other:
                 assert list(other) == expected
             assert node[2] == expected[2]
