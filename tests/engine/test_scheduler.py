@@ -393,6 +393,21 @@ def test_a_waiting_consumer_wakes_up_for_the_first_job_of_several_items() -> Non
     assert looked.is_set()
 
 
+def test_a_waiting_consumer_wakes_up_for_the_first_time_limit() -> None:
+    fake = Fake(blocks=True)
+    node = a_node(fake)
+    unlimited, readers = node.open([7], -1), []
+
+    def act() -> None:
+        assert until(fake.receiving.is_set)
+        readers.append(node.open([8], -1, timeout_s=5.0))
+        until(lambda: len(fake.timeouts) == 2, 5)
+        fake.deliver(fake.ticket_of(7))
+
+    assert in_threads(lambda: take(unlimited), act) == [["<7>"], None]
+    assert fake.timeouts == [LONGEST_WAIT_S, 5.0]
+
+
 def test_jobs_of_one_item_are_not_polled() -> None:
     fake = Fake()
     reader = a_node(fake).open(range(2), -1)
