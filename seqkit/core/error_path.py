@@ -39,7 +39,6 @@ def _path(node: Any, i: Any, target: Any, wanted: Any) -> tuple[tuple[Any, Any],
             if (node, i) in seen:
                 continue  # the same item of a view that occurs twice
             seen.add((node, i))
-        if node._has_parts:
-            parts = [(depth + 1, source, j) for source, indices in node._parts(i) for j in indices]
-            pending.extend(reversed(parts))
+        parts = [(depth + 1, source, j) for source, indices in node._parts(i) for j in indices]
+        pending.extend(reversed(parts))
     return ()

@@ -1,7 +1,7 @@
 """Iterators that survive errors: `next` after an error returns the following item.
 
-Ctrl-C is no error of an item. After it, and after any other exception that is not an `Exception`, `next`
-computes the same item again.
+Ctrl-C is no error of an item. After it, and after any other exception that is not an `Exception`, the
+iteration is over, and says so.
 """
 
 from __future__ import annotations
@@ -24,33 +24,29 @@ __all__ = [
     "first_error",
     "is_one_shot",
     "located",
+    "read_forwards",
     "restarting",
     "surviving",
     "until_the_end",
 ]
 
 T = TypeVar("T")
+_END = object()
 
 
 class Progress:
     """The position of an iteration. The generators that continue it after errors share it."""
 
-    __slots__ = ("_again", "_uncounted", "done", "skipped")
+    __slots__ = ("_uncounted", "done", "interrupted", "skipped")
 
     def __init__(self) -> None:
-        self._again: Iterator[Any] | None = None
         self._uncounted = repeat(True, sys.maxsize)
         self.skipped = 0
-        self.done = False
+        self.done = self.interrupted = False
 
     def counted(self, items: Iterator[T]) -> Iterator[T]:
         """Return `items`, counted as they are drawn. This is a fifth cheaper than counting in the loop."""
-        return compress(items if self._again is None else chain(self._again, items), self._uncounted)
-
-    def again(self, item: Any) -> None:
-        """Put back an item that was drawn, after an interrupt. The next run draws it first."""
-        self._again = iter((item,))
-        self.skipped -= 1
+        return compress(items, self._uncounted)
 
     @property
     def position(self) -> int:
@@ -62,8 +58,8 @@ def restarting(run: Callable[[Progress], Iterator[T]]) -> Iterator[T]:
     """Return an iterator that continues after an error.
 
     A generator is finished once it raises. ``run(progress)`` makes a new generator that continues after the
-    failed item, or at an interrupted item. It sets ``progress.done`` at the end. `chain` switches between the
-    generators in C, so items cost nothing extra.
+    failed item. It sets ``progress.done`` at the end, and ``progress.interrupted`` after Ctrl-C. `chain`
+    switches between the generators in C, so items cost nothing extra.
     """
     return chain.from_iterable(_Runs(run))
 
@@ -84,29 +80,30 @@ class _Runs(Generic[T]):
     def __next__(self) -> Iterator[T]:
         if self._progress.done:
             raise StopIteration
+        if self._progress.interrupted:
+            return _raising()
         return self._run(self._progress)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("Iterators cannot be copied or pickled. Copy or pickle the view instead.")
 
 
+def _raising() -> Iterator[Any]:
+    yield from ()
+    raise RuntimeError(
+        "this iterator ended when Ctrl-C, or a similar exception, interrupted it. Begin a new one"
+    )
+
+
 def surviving(view: Any, plan: Plan, read: Callable[[int], Any]) -> Iterator[Any]:
     """Iterate ``read(i)`` for the indices of a plan of `view`, and continue after an error.
 
     `read` usually draws from iterators over the sources of the view. It raises `EndOfSequence` where the
-    sequence ends. After any other exception the iterators must be at the next index of the plan. An
-    interrupt such as Ctrl-C can leave them anywhere, so the interrupted item and each later one are read by
-    index.
+    sequence ends. After any other `Exception` the iterators must be at the next index of the plan.
     """
     indices = each(plan)
 
-    def by_index(i: int) -> Any:
-        if isinstance(plan, Endless) and i >= view._n:  # the length may be known by now
-            raise EndOfSequence(f"the sequence ends before index {i}")
-        return view._get(i)
-
     def run(progress: Progress) -> Iterator[Any]:
-        nonlocal indices, read
         for i in indices:
             try:
                 item = read(i)
@@ -116,7 +113,7 @@ def surviving(view: Any, plan: Plan, read: Callable[[int], Any]) -> Iterator[Any
                 locate(error, view, i)
                 raise
             except BaseException:
-                indices, read = chain((i,), indices), by_index
+                progress.interrupted = True
                 raise
             yield item
         progress.done = True
@@ -131,16 +128,14 @@ def located(view: Any, plan: Plan, items: Iterator[T]) -> Iterator[T]:
     """
 
     def run(progress: Progress) -> Iterator[T]:
-        nonlocal items
         try:
             yield from progress.counted(items)
         except Exception as error:
             locate(error, view, nth(plan, progress.position))
             progress.skipped += 1
             raise
-        except BaseException as interrupt:
-            if not isinstance(interrupt, GeneratorExit):
-                items = surviving(view, islice(each(plan), progress.position, None), view._get)
+        except BaseException:
+            progress.interrupted = True
             raise
         progress.done = True
 
@@ -204,13 +199,10 @@ def is_one_shot(iterable: Any) -> bool:
     return begins is Iterator.__iter__ or not isinstance(begins, FunctionType)
 
 
-def until_the_end(
-    source: Any, indices: Iterable[int], failed: dict[int, Exception] | None = None
-) -> list[Any]:
+def until_the_end(source: Any, indices: Iterable[int]) -> list[Any]:
     """Return the items of a view at some indices, in order, up to the end of the sequence.
 
-    Reads by index: iterating some sources would start another pass. With `failed`, which receives the errors,
-    items that fail are None. Without it, the first error is raised.
+    Reads by index: iterating some sources would start another pass.
 
     >>> from seqkit import view
     >>> from seqkit.testing import UnsizedSource
@@ -218,14 +210,29 @@ def until_the_end(
     ['b', 'c']
     """
     items: list[Any] = []
-    for i in indices:
-        try:
+    try:
+        for i in indices:
             items.append(source._get(i))
-        except EndOfSequence:
-            break
-        except Exception as error:
-            if failed is None:
-                raise
-            failed[i] = error
-            items.append(None)
+    except EndOfSequence:
+        pass
     return items
+
+
+def read_forwards(view: Any, i: int) -> Any:
+    """Return item `i` of a sequence that can only be iterated, by iterating up to it.
+
+    >>> from seqkit import uniter
+    >>> read_forwards(uniter("abc"), 1)
+    'b'
+    """
+    items, position = view._iter(Endless()), 0
+    while position < i:
+        try:
+            if next(items, _END) is _END:
+                break
+        except Exception:
+            pass  # an earlier item fails
+        position += 1
+    for item in items:
+        return item
+    raise EndOfSequence(f"{view._name}: index {i} out of range for length {position}")

@@ -16,6 +16,7 @@ import numpy as np
 from .adapters import TableReader, as_results, length_of, reads_many, recognise
 from .casting import holds
 from .chaining import Chainable
+from .epoch import DRAWS, Epoch
 from .errors import EndOfSequence, brief, fail, fail_at_once
 from .indices import UNKNOWN, Indices, Plan, Unsized, as_array, as_list, as_slice, each
 from .set_epoch import listeners, tell
@@ -114,7 +115,7 @@ class Source(View[T_co]):
         if type(data) not in _PLAIN:
             self._copy = _copier(data)
             self._reads_many = reads_many(data)
-            self._varies = bool(listeners(data))
+            self._varies = DRAWS if listeners(data) else 0
 
     @property
     def _selects(self) -> bool:
@@ -181,8 +182,8 @@ class Source(View[T_co]):
         data = self._data
         return data._data if isinstance(data, TableReader) else data
 
-    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[T_co]:
-        return ToldSource(self, epoch) if self._varies else self
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: Epoch) -> View[T_co]:
+        return self if epoch.draws is None else ToldSource(self, epoch.draws)
 
     def _described(self, sources: list[str]) -> str:
         n = "?" if isinstance(self._n, Unsized) else self._n
@@ -243,14 +244,14 @@ class ToldSource(Source[T_co]):
         self._data = source._data
         self._copy = source._copy
         self._reads_many = source._reads_many
-        self._varies = True
+        self._varies = DRAWS
         self._epoch = epoch
         self._listeners = listeners(source._data)
 
-    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
-        return self if epoch == self._epoch else ToldSource(self, epoch)
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: Epoch) -> View[Any]:
+        return self if epoch.draws in (None, self._epoch) else ToldSource(self, epoch.draws)
 
-    def _ordered(self, items: bool) -> tuple[Any, ...] | None:
+    def _ordered(self, items: bool, kept: bool) -> tuple[Any, ...] | None:
         return (self._n, self._epoch) if items else None
 
     def _get(self, i: int) -> T_co:

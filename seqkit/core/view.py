@@ -51,6 +51,7 @@ import numpy as np
 
 from .arguments import int_at_least, refuse_table
 from .chaining import Chainable
+from .epoch import ORDER, Epoch
 from .error_path import locate
 from .errors import as_given
 from .indices import (
@@ -78,13 +79,16 @@ __all__ = [
     "U",
     "V",
     "View",
+    "at_epoch",
     "attribute",
+    "has_length",
     "in_order",
     "is_measured",
     "name_of",
     "needed_length",
     "only_selects",
     "sized",
+    "streams",
     "upwards",
     "walk",
 ]
@@ -195,18 +199,18 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     _name = "view"  # the public name: the class name in snake_case
     _reads_ahead = False
     _length_reads = False
-    _streams: Any = False  # or a property
-    _has_parts: Any = True  # or a property
+    _streams = False
     _selects: Any = False  # or a property
     _reads_groups = False
-    _reads_on_demand: Any = False  # or a property
     _decides: tuple[str, ...] | None = None
     _readers = sys.maxsize
-    _varies = False
+    _varies = 0
+    _keeps = 0
     _passes_on = False
     source: Any = _SourceObject()
     _n: Length = cast(Any, _FoundWhenNeeded())
     _gather: Callable[[View[Any], range | IndexArray], View[Any]]  # set by views/gather/gather.py
+    _keep: Callable[[View[Any], range | IndexArray], View[Any]]  # set by views/gather/gather.py
     _gather_by: Callable[[View[Any], Any], View[Any]]  # set by views/gather/gather.py
     _skip: Callable[..., View[Any]]  # set by views/gather/gather.py
 
@@ -240,7 +244,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
             if source._reads_ahead:
                 self._reads_ahead = True
             if source._varies:
-                self._varies = True
+                self._varies |= source._varies
             if source._readers < self._readers:
                 self._readers = source._readers
 
@@ -273,7 +277,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return self._parts(i)
 
-    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[T_co]:
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: Epoch) -> View[T_co]:
         changed = any(new is not old for new, old in zip(sources, self._sources, strict=True))
         return self._rebuild(sources) if changed else self
 
@@ -286,7 +290,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     def _functions(self) -> tuple[Callable[..., Any], ...]:
         return ()
 
-    def _ordered(self, items: bool) -> tuple[Any, ...] | None:
+    def _ordered(self, items: bool, kept: bool) -> tuple[Any, ...] | None:
         return None if self._decides is None else tuple([getattr(self, name) for name in self._decides])
 
     def _described(self, sources: list[str]) -> str:
@@ -319,7 +323,8 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         >>> list(order.at_epoch(0)) == list(order), list(order.at_epoch(1)) == list(order)
         (True, False)
         """
-        return _at_epoch(self, int_at_least(epoch, "at_epoch: epoch", 0))
+        number = int_at_least(epoch, "at_epoch: epoch", 0)
+        return at_epoch(self, Epoch(number, number))
 
     @hiding_frames()
     def head(self, n: int) -> View[T_co]:
@@ -334,9 +339,9 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         return self._head(int_at_least(n, "head: n", 0))
 
     def _head(self, n: int) -> View[T_co]:
-        if self._reads_on_demand or self._n is not UNKNOWN:
-            return self[:n]
-        return View._skip(self, 0, 1, n)
+        if self._n is UNKNOWN:
+            return View._skip(self, 0, 1, n)
+        return self._take(range(int(min(n, self._n))))
 
     @hiding_frames()
     def skip(self, n: int) -> View[T_co]:
@@ -346,7 +351,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         >>> sk.cycle("ab").skip(3)[0], list(sk.view("abc").skip(1))
         ('b', ['b', 'c'])
         """
-        return self[int_at_least(n, "skip: n", 0) :]
+        return self._cut(slice(int_at_least(n, "skip: n", 0), None))
 
     # ---------------------------------------------------------------- reading
 
@@ -373,13 +378,13 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         try:
             if type(key) is not int:
                 if isinstance(key, slice):
-                    return self._slice(key)
+                    return self._cut(key, bool(self._varies & ORDER))
                 if not hasattr(key, "__index__") or getattr(key, "ndim", 0) > 0:
                     return self._fancy(key)
                 key = self._as_int(key)
             n = self._known  # faster than `_n`, which the class has too
             if n is None:
-                n = self._length_for(key)
+                n = self._n
             if key < 0:
                 key = self._wrap(key)
             if key >= n:
@@ -463,21 +468,22 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     # ---------------------------------------------------------------- keys
 
     def _plan(self) -> Plan:
-        if self._known is None and self._streams:
+        if streams(self):
             return Endless()
         n = self._n
         return Endless() if isinstance(n, Unsized) else range(n)
 
-    def _length_for(self, key: int) -> Length:
-        """Return the length that is needed to read item `key`."""
-        return UNKNOWN if key >= 0 and self._reads_on_demand else self._n
-
-    def _slice(self, key: slice) -> View[T_co]:
+    def _cut(self, key: slice, keeps: bool = False) -> View[T_co]:
+        """Return a slice, which follows the epoch unless it keeps the orders below."""
         if isinstance(self._n, Unsized) and key.stop is None:
             start, step = (1 if k is None else operator.index(k) for k in (key.start or 0, key.step))
             if start >= 0 and step > 0:
-                return View._skip(self, start, step)
-        return self._take(self._sliced(key))
+                return View._skip(self, start, step, keeps=keeps)
+        return self._named(self._sliced(key)) if keeps else self._take(self._sliced(key))
+
+    def _named(self, indices: range | IndexArray) -> View[T_co]:
+        """Return the view of the items at some indices. An index names an item: their orders are kept."""
+        return View._keep(self, indices) if self._varies & ORDER else self._take(indices)
 
     def _sliced(self, key: slice) -> range:
         n = self._n
@@ -496,7 +502,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
                 f"{self._name}: indices must be ints, slices, index arrays or boolean masks,"
                 f" got {type(key).__name__}{self._instead_of(key)}"
             )
-        return self._take(as_index_map(key, f"{self._name}: indices", lambda: self._n))
+        return self._named(as_index_map(key, f"{self._name}: indices", lambda: self._n))
 
     def _instead_of(self, key: Any) -> str:
         """Return what to do instead of ``view["name"]`` and ``view[i, j]``, as the end of a message."""
@@ -547,6 +553,32 @@ def is_measured(view: View[Any]) -> bool:
     return not any(node._known is None and node._length_reads for node in unknown)
 
 
+def has_length(view: View[Any]) -> bool:
+    """Has a view a length, or none because it never ends, which is known without reading items?
+
+    >>> import seqkit as sk
+    >>> odd = sk.filter(lambda x: x % 2, range(5))
+    >>> has_length(sk.batch("abc", 2)), has_length(odd), has_length(sk.uniter(iter("ab")))
+    (True, False, False)
+    """
+    return is_measured(view) and view._n is not UNKNOWN
+
+
+def streams(view: View[Any]) -> bool:
+    """Is iterating to the end cheaper than finding the length first?
+
+    >>> import seqkit as sk
+    >>> odd = sk.filter(lambda x: x % 2, range(5))
+    >>> streams(sk.batch(odd, 2)), streams(sk.shuffle(odd))
+    (True, False)
+    """
+    while view._known is None and view._streams:
+        if view._length_reads:
+            return True
+        view = view._sources[-1]
+    return False
+
+
 def walk(root: View[Any], goes_below: Callable[[View[Any]], bool] = lambda view: True) -> Iterator[View[Any]]:
     """Yield a view and the views below it, each once however often it is read.
 
@@ -568,25 +600,36 @@ def walk(root: View[Any], goes_below: Callable[[View[Any]], bool] = lambda view:
                 pending.extend(view._sources)
 
 
-def upwards(root: View[Any]) -> Iterator[View[Any]]:
-    """Yield the views of an expression, each once and after its sources.
+Key = tuple[int, bool]  # the id of a view, and whether a selection above it keeps its orders
+
+
+def upwards(
+    root: View[Any], goes_below: Callable[[View[Any]], bool] = lambda view: True
+) -> Iterator[tuple[View[Any], Key, list[Key]]]:
+    """Yield the views of an expression, each after its sources, with its key and those of its sources.
+
+    A view occurs twice if one selection keeps its orders, and another view follows them.
 
     >>> import seqkit as sk
-    >>> pairs = sk.collate([letters := sk.view("ab"), letters])
-    >>> list(upwards(pairs)) == [letters, pairs]
-    True
+    >>> order = sk.shuffle(range(4), seed=0)
+    >>> [node._name for node, _, _ in upwards(sk.collate([order, order[:4]]))]
+    ['source', 'shuffle', 'source', 'shuffle', 'gather', 'collate']
     """
-    seen: set[int] = set()
-    pending = [root]
+    seen: set[Key] = set()
+    pending = [(root, False)]
     while pending:
-        node = pending[-1]
-        if waiting := [source for source in node._sources if id(source) not in seen]:
-            pending.extend(waiting)
+        node, kept = pending[-1]
+        below = node._sources if goes_below(node) else ()
+        parts = [(source, kept or place < node._keeps) for place, source in enumerate(below)]
+        keys = [(id(source), is_kept) for source, is_kept in parts]
+        if waiting := [part for part, key in zip(parts, keys, strict=True) if key not in seen]:
+            pending.extend(waiting[::-1])
             continue
         pending.pop()
-        if id(node) not in seen:
-            seen.add(id(node))
-            yield node
+        key = id(node), kept
+        if key not in seen:
+            seen.add(key)
+            yield node, key, keys
 
 
 def only_selects(view: View[Any]) -> bool:
@@ -679,15 +722,23 @@ def attribute(value: Any, name: str) -> Any:
         return None
 
 
-def _at_epoch(root: View[Any], epoch: int) -> View[Any]:
-    """Key every view of an expression for an epoch, each view once."""
-    keyed: dict[int, View[Any]] = {}
-    for node in upwards(root):
-        new = node._keyed(tuple(keyed[id(source)] for source in node._sources), epoch)
-        if new is not node:
-            new._site = node._site
-        keyed[id(node)] = new
-    return keyed[id(root)]
+def at_epoch(root: View[Any], epoch: Epoch) -> View[Any]:
+    """Key the views of an expression for an epoch. What does not vary is not visited."""
+    keyed: dict[Key, View[Any]] = {}
+    below = epoch.kept
+    for node, key, sources in upwards(root, _follows):
+        new = node
+        if _follows(node):
+            new = node._keyed(tuple([keyed[source] for source in sources]), below if key[1] else epoch)
+            if new is not node:
+                new._site = node._site
+        keyed[key] = new
+    return keyed[id(root), False]
+
+
+def _follows(view: View[Any]) -> bool:
+    """May a view differ from epoch to epoch? A node with workers is told the epoch, for their generators."""
+    return bool(view._varies) or view._reads_ahead
 
 
 def _expression(node: View[Any], budget: Iterator[int] | None = None) -> str:

@@ -39,7 +39,7 @@ def cut_of(view: View[Any]) -> Callable[[Any], int] | None:
             return None
         (view,) = view._sources
         path.append(view)
-    return partial(_cut, path) if all(node._has_parts for node in path) else None
+    return partial(_cut, path)
 
 
 def _cut(path: list[View[Any]], indices: Any) -> int:

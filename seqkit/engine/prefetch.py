@@ -22,12 +22,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Self
 
+from ..core.epoch import Epoch
 from ..core.errors import EndOfSequence
 from ..core.indices import Indices, Plan, each, is_repeatable
 from ..core.iteration import restarting, surviving
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
-from ..core.view import Indexable, T, View
+from ..core.view import Indexable, T, View, at_epoch
 from .borders import cut_of
 from .engine import Engine
 from .errors import reraise
@@ -216,7 +217,7 @@ class Prefetch(LowerNode[T]):
     def below(self) -> View[Any]:
         """Return the view that the workers read, in the epoch of this node."""
         source = self._sources[0]
-        return source if self._epoch == UNKEYED else source.at_epoch(self._epoch)
+        return at_epoch(source, Epoch.of(self._epoch))
 
     def _stage(self, next_index: Callable[[], int | None], timeout_s: float | None) -> StagePlan | None:
         """Return what lets the nodes below work ahead in the order of a plan, if there are any."""
@@ -330,11 +331,11 @@ class Prefetch(LowerNode[T]):
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Prefetch(sources[0], self._settings)
 
-    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: Epoch) -> View[Any]:
         # Needed even if nothing is random, because the epoch seeds the global generators of process
         # workers.
         keyed = Prefetch(sources[0], self._settings, self.engine)
-        keyed._epoch = epoch
+        keyed._epoch = epoch.after(Epoch.of(self._epoch)).number
         return keyed
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -7,10 +7,10 @@ from typing import Any
 from ..core.tracebacks import warn
 from ..core.view import View, walk
 from ..engine.resources import usable_cpus
-from ..samplers.base import Sampler, chain_of
+from ..samplers.base import chain_of
 from ..samplers.batches import BatchSampler
 from ..samplers.distributed import Share
-from ..views.gather.gather import Gather, warn_of_part_of_shuffle
+from ..views.gather.gather import Gather
 from ..views.shard import Shard
 from .options import Options
 from .state_checks import process_count, sample_count
@@ -19,7 +19,6 @@ __all__ = [
     "warn_of_exhausted",
     "warn_of_no_batch",
     "warn_of_one_reader",
-    "warn_of_other_samples",
     "warn_of_ranks",
     "warn_of_too_many_workers",
 ]
@@ -103,11 +102,3 @@ def warn_of_ranks(options: Options, sampler: Any) -> bool:
 
 def _divides(node: View[Any]) -> bool:
     return isinstance(node, Shard) or (isinstance(node, Gather) and isinstance(node._map, range))
-
-
-def warn_of_other_samples(options: Options, sampler: Any) -> bool:
-    """Warn of a part of a shuffle, with other samples in each epoch. Return whether there was a warning."""
-    inner = [one for one in chain_of(options.given_sampler)[-1:] if isinstance(one, Sampler | View)]
-    return warn_of_part_of_shuffle(options.dataset, "DataLoader") or any(
-        warn_of_part_of_shuffle(getattr(one, "indices", one), "DataLoader: sampler") for one in inner
-    )

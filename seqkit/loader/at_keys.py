@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.epoch import DRAWS
 from ..core.errors import EndOfSequence, EvaluationError, fail
 from ..core.indices import UNBOUNDED, Indices, Plan, as_list
 from ..core.iteration import each_with, surviving
@@ -51,9 +52,11 @@ class Samples(View[Any]):
     """
 
     _passes_on = True
+    _keeps = 1  # a key names a sample
 
     def __init__(self, source: View[Any]) -> None:
         super().__init__((source,))
+        self._varies &= DRAWS
         data = source._data if isinstance(source, Source) else None
         # Tables are read by position, in readers of seqkit that wrap them.
         takes_keys = data is not None and data is source._wrapped()

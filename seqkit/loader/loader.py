@@ -24,7 +24,6 @@ from .advice import (
     warn_of_exhausted,
     warn_of_no_batch,
     warn_of_one_reader,
-    warn_of_other_samples,
     warn_of_ranks,
     warn_of_too_many_workers,
 )
@@ -267,8 +266,6 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
             position = epochs.begin()
             items = self._items_of(position)
         self._warn_once("ranks", warn_of_ranks)
-        if position.epoch:
-            self._warn_once("samples", warn_of_other_samples)
         if position.length == 0:
             self._warn_once("batches", warn_of_no_batch)
         node = None

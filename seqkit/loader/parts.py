@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any
 from weakref import WeakSet
 
+from ..core.epoch import Epoch
 from ..core.errors import EndOfSequence
 from ..core.indices import UNKNOWN, Endless, Plan
 from ..core.iteration import restarting
@@ -154,9 +155,10 @@ class InTurn(View[Any]):
             return item
         raise EndOfSequence(f"the sequence ends before batch {i}")
 
-    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: Epoch) -> View[Any]:
         keyed = InTurn(self._pipeline, self.blocks, self.joined)
-        keyed._epoch, keyed.begun = epoch, self.begun  # the epoch seeds the global generators of workers
+        # The epoch seeds the global generators of workers.
+        keyed._epoch, keyed.begun = epoch.draws or 0, self.begun
         return keyed
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:

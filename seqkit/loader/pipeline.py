@@ -17,7 +17,6 @@ from ..engine.prefetch import Prefetch, prefetch
 from ..samplers.batches import BatchSampler, whole_batches
 from ..samplers.random_order import RandomSampler
 from ..samplers.sequential import SequentialSampler
-from ..views.bases.random import is_reordered
 from ..views.batch import batch
 from ..views.shuffle import shuffle
 from ..views.smap.smap import smap
@@ -98,11 +97,6 @@ class Pipeline:
                 raise TypeError(
                     "DataLoader: last_batch='rollover' needs a data set with a length, but"
                     f" {type(dataset).__name__} has none"
-                )
-            if isinstance(dataset, View) and is_reordered(dataset):
-                raise ValueError(
-                    "DataLoader: last_batch='rollover' keeps indices for the next epoch, where other samples"
-                    " of a shuffled data set stand. Pass the data set before it is shuffled, and shuffle=True"
                 )
             sampler = (
                 RandomSampler(dataset, seed=self.seed) if options.shuffle else SequentialSampler(dataset)

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from ..core.errors import EndOfSequence
 from ..core.indices import Indices, Plan
 from ..core.iteration import surviving
-from ..core.view import T, View
+from ..core.view import T, View, streams
 from ..engine.hooks import generation
 from ..engine.results import size_of
 
@@ -153,7 +153,7 @@ class Tap(View[T]):
 
     @property
     def _streams(self) -> bool:
-        return self._sources[0]._known is None and bool(self._sources[0]._streams)
+        return streams(self._sources[0])
 
     def _look(self, i: int, items: int, read: Callable[..., Any], *args: Any) -> Any:
         """Return ``read(*args)``: item `i`, or the items at ``args[0]`` if `i` is -1, or `END`."""

@@ -230,4 +230,4 @@ def whole_batches(order: View[Any], size: int) -> View[Any]:
     [7, 1, 4, 7]
     """
     n = len(order)
-    return cycle(order)[: -(-n // size) * size] if n % size else order
+    return cycle(order, -(-n // size) * size) if n % size else order

@@ -54,7 +54,7 @@ class Share(Sampler):
         Returns None if a sampler inside must be iterated to find out.
         """
         shared = self._shared_at(epoch)
-        return None if shared is None else self._share(shared[self._already_read(epoch) :])
+        return None if shared is None else self._share(shared.skip(self._already_read(epoch)))
 
     def _already_read(self, epoch: int) -> int:
         resumed, read = self._resumed

@@ -10,7 +10,6 @@ from ..core.arguments import int_at_least
 from ..core.view import View
 from ..views.batch import batch
 from ..views.concatenate import concatenate
-from ..views.gather.gather import gather
 from .base import SeededSampler
 
 __all__ = ["GroupedBatches", "LastGroup"]
@@ -46,5 +45,5 @@ class GroupedBatches(SeededSampler):
             # The last list consists of the last n batches. If there are fewer batches, they repeat.
             again = np.arange(count - n, count - n + missing) % count
             whole = count - count % n
-            batches = concatenate([batches[:whole], gather(batches, again), batches[whole:]])
+            batches = concatenate([batches.head(whole), batches._take(again), batches.skip(whole)])
         return batch(batches, n, self.last_group == "discard")

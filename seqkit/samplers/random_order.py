@@ -94,7 +94,7 @@ class RandomSampler(SeededSampler):
         permutation = shuffle(range(n), self.seed)
         if total > n:
             permutation = epochs(permutation, -(-total // n))
-        return permutation[:total]
+        return permutation.head(total)
 
 
 class SubsetRandomSampler(SeededSampler):

@@ -98,7 +98,7 @@ class Stream(Generic[T]):
         ['A', 'B']
         """
         check_callable(f, "smap: f")
-        return Stream(Smap(f, (_ByNumber(self),)))
+        return Stream(Smap(f, _ByNumber(self)))
 
     def filter(self, predicate: Callable[[T], Any]) -> Stream[T]:
         """Return a stream of the items that satisfy a predicate.
@@ -168,7 +168,7 @@ class Stream(Generic[T]):
         rank = int_at_least(rank, "split: rank", 0)
         if rank >= world_size:
             raise ValueError(f"split: rank must be below world_size {world_size}, got {rank}")
-        return Stream(self._view()[rank::world_size])
+        return Stream(self._view()._cut(slice(rank, None, world_size)))
 
     def skip(self, n: int) -> Stream[T]:
         """Return a stream without the first `n` items.
@@ -187,7 +187,7 @@ class Stream(Generic[T]):
         [['C', 'D'], ['E']]
         """
         n = int_at_least(n, "skip: n", 0)
-        return Stream(self._view()[n:])
+        return Stream(self._view().skip(n))
 
     def _view(self) -> View[Any]:
         """Return the items as a view. Reading from a later item on leaves out work where that is possible."""
@@ -299,7 +299,7 @@ class _Filtered(Stream[T]):
 
     def __iter__(self) -> Iterator[T]:
         predicate, source = self._predicate, _ByNumber(self._source)
-        pairs = Smap(lambda item: (bool(predicate(item)), item), (source,), name="filter")
+        pairs = Smap(lambda item: (bool(predicate(item)), item), source, "filter")
         return map(itemgetter(1), filter(itemgetter(0), in_order(pairs)))
 
 

@@ -88,6 +88,7 @@ def parts_name_what_an_item_is_made_of(subject: Subject) -> None:
     expected = subject.expected
     source = list(subject.items)
     with subject.view(source) as view:
+        len(view)  # the parts are known once it is found
         for j in range(len(source)):
             for i in _changed(subject, expected, j):
                 what = f"item {j} of the source, which view[{i}] depends on, in what `_parts` names"

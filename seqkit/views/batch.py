@@ -10,7 +10,7 @@ from ..core.errors import EndOfSequence, brief
 from ..core.indices import UNBOUNDED, UNKNOWN, Endless, Expanded, Length, Plan, Unsized, batch_count
 from ..core.iteration import draw, first_error, surviving, until_the_end
 from ..core.source import as_view
-from ..core.view import Indexable, T, U, View, is_measured, sized
+from ..core.view import Indexable, T, U, View, has_length, sized
 from .bases.grouped import Grouped
 from .bases.stacked import Stacked
 
@@ -103,6 +103,7 @@ class Batch(Grouped):
     """The view that `batch` returns."""
 
     _decides = ("_size", "_last")
+    _streams = True
 
     def _length(self) -> Length:
         n = self._sources[0]._n
@@ -110,12 +111,12 @@ class Batch(Grouped):
 
     def _members(self, i: int, n: Length | None = None) -> range:
         start = i * self._size
-        return range(start, int(min(start + self._size, self._source_length if n is None else n)))
+        return range(start, int(min(start + self._size, self._sources[0]._n if n is None else n)))
 
     def _get(self, i: int) -> Any:
         if self._memory is not None:
             return self._sliced_from(self._memory, i, i * self._size)
-        source, n = self._sources[0], self._source_length
+        source, n = self._sources[0], self._sources[0]._n
         members = self._members(i, n)
         if n is not UNKNOWN:
             return self._finish(i, source._getmany(members))
@@ -127,13 +128,9 @@ class Batch(Grouped):
             raise EndOfSequence(f"the sequence ends before batch {i}")
         return items
 
-    @property
-    def _streams(self) -> bool:
-        return self._sources[0]._known is None and self._sources[0]._streams
-
     def _iter(self, plan: Plan) -> Iterator[Any]:
         is_endless = isinstance(plan, Endless)
-        if not (self._reads_ahead or (is_endless and self._known is None)):
+        if not (self._reads_ahead or is_endless):
             return super()._iter(plan)  # one batched read per batch
         items = self._sources[0]._iter(self._item_plan(plan))
 
@@ -169,7 +166,7 @@ class Batch(Grouped):
         return ((self._sources[0], self._members(i)),)
 
     def _head(self, n: int) -> View[Any]:
-        if is_measured(self):
+        if has_length(self):
             return super()._head(n)
         return self._rebuild((self._sources[0].head(n * self._size),))
 

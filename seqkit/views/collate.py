@@ -123,7 +123,7 @@ class Collate(SideBySide, Columns[Any]):
         return list(map(self._item, zip(*self._columns(indices), strict=True)))
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        return self._rows(plan, tuple if self._names is None else self._item)
+        return self._rows(plan, lambda i, row: self._item(row))
 
     def _set(self, i: int, value: Any) -> Iterable[Any]:
         if self._names is None:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain
 from typing import Any, overload
 
 import numpy as np
 
 from ..core.arguments import check_sequences
-from ..core.errors import EndOfSequence
 from ..core.indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_array
+from ..core.iteration import read_forwards
 from ..core.once import cached
 from ..core.source import as_view
 from ..core.view import Indexable, T, View, sized
-from .bases.one_of_several import IntArray, Lengths, OneOfSeveral
+from .bases.one_of_several import IntArray, OneOfSeveral
 
 __all__ = ["Concatenate", "concatenate"]
 
@@ -45,8 +45,8 @@ def concatenate(sequences: Iterable[Indexable[Any]]) -> View[Any]:
 
     Notes
     -----
-    One binary search per access. A concatenation of concatenations is one view. An index after the end of a
-    sequence of unknown length reads that sequence once to find its length. After ``concatenate`` of SeqTools;
+    One binary search per access. A concatenation of concatenations is one view. A sequence of unknown
+    length before the last one is iterated up to each index. After ``concatenate`` of SeqTools;
     known elsewhere as ``ConcatDataset``, ``chain``.
 
     Examples
@@ -83,29 +83,26 @@ class Concatenate(OneOfSeveral):
             return None
         return [*accumulate(map(int, lengths), initial=0)][: len(self._sources)]
 
-    @cached
-    def _ends(self) -> Lengths:
-        return Lengths(self._sources)
-
     def _place(self, i: int) -> tuple[int, int]:
-        if self._starts is None:
-            return self._found(i)
+        assert self._starts is not None
         which = bisect_right(self._starts, i) - 1
         return which, i - self._starts[which]
 
-    def _found(self, i: int) -> tuple[int, int]:
-        """Return the place of item `i` after finding the ends of the parts before it."""
-        j = i
-        for which in range(len(self._sources)):
-            n = self._ends.length(which, j)
-            if j < n:
-                return which, j
-            j -= int(n)
-        raise EndOfSequence(f"the sequence ends before index {i}")
+    def _get(self, i: int) -> Any:
+        return read_forwards(self, i) if self._starts is None else super()._get(i)
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        return View._getmany(self, indices) if self._starts is None else super()._getmany(indices)
+
+    def _set(self, i: int, value: Any) -> Iterable[Any]:
+        if self._starts is None:
+            raise TypeError(f"concatenate: assignment needs sequences with a length: {UNKNOWN.reason}")
+        return super()._set(i, value)
+
+    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return () if self._starts is None else super()._parts(i)
 
     def _places(self, indices: Indices) -> tuple[IntArray, IntArray]:
-        if self._starts is None:
-            return super()._places(indices)
         wanted, starts = as_array(indices), np.asarray(self._starts, np.int64)
         which = np.searchsorted(starts, wanted, side="right") - 1
         return which, wanted - starts[which]

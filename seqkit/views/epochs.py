@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from ..core.arguments import optional_int
+from ..core.epoch import Epoch
 from ..core.errors import fail
 from ..core.indices import UNBOUNDED, Endless, Indices, Length, Plan, as_array
 from ..core.once import cached
 from ..core.source import as_view
-from ..core.view import Indexable, T, View, needed_length, sized
+from ..core.view import Indexable, T, View, at_epoch, needed_length, sized
 from .bases.one_of_several import IntArray, OneOfSeveral
-from .gather.gather import warn_of_part_of_shuffle
 
 __all__ = ["Epochs", "epochs"]
 
@@ -42,7 +42,8 @@ def epochs(sequence: Indexable[T], n: int | None = None) -> View[T]:
     TypeError
         If `sequence` cannot be indexed or has no length, or if `n` is not an int.
     ValueError
-        If `n` is negative, or if `sequence` is empty and `n` is None.
+        If `n` is negative, if `sequence` is empty and `n` is None, or if all of several passes would be
+        equal, because a selection by index keeps the orders below it.
 
     Notes
     -----
@@ -62,15 +63,21 @@ def epochs(sequence: Indexable[T], n: int | None = None) -> View[T]:
     """
     source = as_view(sequence, "epochs")
     n = optional_int(n, "epochs: n", least=0)
-    if n != 1:
-        warn_of_part_of_shuffle(source, "epochs")
+    if n not in (0, 1) and source._order_count and not source._varies:
+        raise ValueError(
+            "epochs: all passes would be equal, because the items were selected by index, which keeps the"
+            " orders below. Shuffle the selection again, or use cycle for equal passes."
+        )
     return sized(Epochs(source, n))
 
 
-class Epochs(OneOfSeveral):
-    """The view that `epochs` returns. Its item 0 is the first item of pass number `first` over the source."""
+FIRST = Epoch(0, 0)
 
-    def __init__(self, source: View[Any], passes: int | None, first: int = 0) -> None:
+
+class Epochs(OneOfSeveral):
+    """The view that `epochs` returns. `first` is the epoch of its first pass over the source."""
+
+    def __init__(self, source: View[Any], passes: int | None, first: Epoch = FIRST) -> None:
         super().__init__((source,))
         self._passes = passes
         self._first = first
@@ -96,9 +103,12 @@ class Epochs(OneOfSeveral):
 
     def _source(self, which: int) -> View[Any]:
         """Return the view of a pass, or raise an error if its length differs from that of the first pass."""
-        found = self._recent.at(self._first + which)
+        order, draws = self._first
+        assert order is not None
+        assert draws is not None
+        found = self._recent.at(Epoch(order + which, draws + which))
         if found._n != self._period:
-            message = f"pass {self._first + which} has {found._n} items, expected {self._period}"
+            message = f"pass {order + which} has {found._n} items, expected {self._period}"
             fail(self, which * self._period, ValueError(message))
         return found
 
@@ -126,19 +136,20 @@ class Epochs(OneOfSeveral):
             yield number, part
             i += len(part) * step
 
-    def _ordered(self, items: bool) -> tuple[Any, ...]:
-        return self._passes, *[self._first] * items
+    def _ordered(self, items: bool, kept: bool) -> tuple[Any, ...]:
+        return self._passes, *(self._first if items else self._first[:kept])
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Epochs(sources[0], self._passes, self._first)
 
-    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
-        first = epoch if self._passes is None else epoch * self._passes
-        return Epochs(self._sources[0], self._passes, first) if self._varies else self
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: Epoch) -> View[Any]:
+        step = 1 if self._passes is None else self._passes
+        first = Epoch(*(None if number is None else number * step for number in epoch)).after(self._first)
+        return self if first == self._first else Epochs(self._sources[0], self._passes, first)
 
     def _arguments(self, sources: list[str]) -> list[str]:
         passes = [] if self._passes is None else [str(self._passes)]
-        return [*sources, *passes, *[f"first={self._first}"] * (self._first > 0)]
+        return [*sources, *passes, *[f"first={self._first.order}"] * (self._first != (0, 0))]
 
 
 class Recent:
@@ -150,15 +161,15 @@ class Recent:
     def __init__(self, source: View[Any]) -> None:
         self._source = source
         # Replaced as a whole, so threads may share it. At worst two threads make the same view.
-        self._views: tuple[tuple[int, View[Any]], ...] = ()
+        self._views: tuple[tuple[Epoch, View[Any]], ...] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Recent, (self._source,)
 
-    def at(self, epoch: int) -> View[Any]:
+    def at(self, epoch: Epoch) -> View[Any]:
         for number, found in self._views:
             if number == epoch:
                 return found
-        made = self._source.at_epoch(epoch)
+        made = at_epoch(self._source, epoch)
         self._views = ((epoch, made), *self._views[: self.MOST - 1])
         return made

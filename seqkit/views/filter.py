@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..core.arguments import as_bool, check_callable
 from ..core.errors import fail
-from ..core.indices import UNBOUNDED, IndexArray, compact
+from ..core.indices import Endless, IndexArray, Indices, Length, Plan, compact
 from ..core.once import Deferred
 from ..core.progress import Progress, Report, check_progress, reporting
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
-from ..core.view import Indexable, T, View, in_order, name_of
-from .bases.columns import selected
-from .bases.scanned import END, FoundItems, Scan
+from ..core.view import Indexable, T, View, has_length, in_order, name_of
+from .bases.columns import Columns, selected
+from .bases.scanned import END, Scan, Scanned
 
 __all__ = ["Filter", "filter"]
 
@@ -118,29 +118,27 @@ class FilterScan(Scan):
             progress = self.view._progress
             if not (progress is None or progress is False):
                 self._report = self._bar.enter_context(reporting(progress, "filter", self.view._sources[0]))
-        is_wanted, report, in_source = self.view._is_wanted, self._report, True
-        try:
-            for item in self._source:
-                j, in_source = self.items_read, False
-                self.items_read = j + 1
-                wanted = is_wanted(j, item)
-                if report is not None:
+        while len(self.indices) != self.view._most:
+            j = self.items_read
+            try:
+                self.items_read += 1  # an item that cannot be read is passed over
+                item = next(self._source, END)
+                if item is END:
+                    self.items_read -= 1
+                    break
+                wanted = self.view._is_wanted(j, item)
+                if self._report is not None:
                     n = self.view._sources[0]._known
-                    report(self.items_read, n if isinstance(n, int) else None)
-                if wanted:
-                    self.indices.append(j)
-                    return item
-                in_source = True
-        except Exception:
-            self.items_read += in_source  # an item that cannot be read is passed over
-            self.is_complete = False
-            raise
-        except BaseException:
-            if not in_source:  # the predicate was interrupted, and is asked again
-                self.items_read, self._source = j, chain((item,), self._source)
-                if j in self.indices[-1:]:
-                    self.indices.pop()
-            raise
+                    self._report(self.items_read, n if isinstance(n, int) else None)
+            except Exception:
+                self.is_complete = False
+                raise
+            if wanted:
+                self.indices.append(j)
+            if self.is_complete and j >= self.view._asked[0][1]:
+                self.view._asked[0] = self.indices, j + 1
+            if wanted:
+                return item
         self.close()
         return END
 
@@ -151,20 +149,32 @@ class FilterScan(Scan):
     def result(self) -> Chosen:
         indices = compact(np.array(self.indices, np.int64), self.items_read)
         indices.flags.writeable = False
-        return Chosen(indices, self.view._sources[0]._take(indices))
+        source = self.view._sources[0]
+        if self.view._most is not None and not has_length(source):  # whose length is not needed
+            source = source.head(self.items_read)
+        return Chosen(indices, source._take(indices))
 
 
-class Filter(FoundItems[T]):
+class Filter(Scanned[T], Columns[T]):
     """The view that `filter` returns: a gather whose indices are found when they are needed."""
 
     _passes_on = True
-    _decides = ()
+    _decides = ("_most",)
 
-    def __init__(self, predicate: Callable[[Any], Any], source: View[T], progress: Progress | None) -> None:
-        super().__init__((source,))
+    def __init__(
+        self,
+        predicate: Callable[[Any], Any],
+        source: View[T],
+        progress: Progress | None,
+        most: int | None = None,
+    ) -> None:
+        super().__init__((source,), most)
         self._predicate = predicate
         self._progress = progress
         self._found: Deferred[Chosen] = Deferred()
+        # What the longest scan has found: the indices of the items, and how many items of the source were
+        # asked. A predicate may remember what it has seen, so no scan asks it again. Replaced as a whole.
+        self._asked: list[tuple[array[int], int]] = [(array("q"), 0)]
 
     @property
     def indices(self) -> IndexArray:
@@ -173,26 +183,47 @@ class Filter(FoundItems[T]):
 
     @property
     def _chosen(self) -> Chosen:
-        if self._known is UNBOUNDED:
-            raise TypeError(f"filter: an unbounded sequence cannot be scanned to its end: {UNBOUNDED.reason}")
         chosen: Chosen = self._scanned()
         return chosen
 
-    @property
-    def _target(self) -> View[Any]:
-        return self._chosen.view
+    def _length(self) -> Length:
+        return self._chosen.view._n
 
     def _begin(self, ready: deque[Any] | None = None) -> FilterScan:
         return FilterScan(self, ready)
 
-    def _part(self, scan: FilterScan, count: int) -> View[Any]:
-        return self._first(scan.items_read)._take(np.array(scan.indices, np.int64))
+    def _first(self, most: int) -> View[T]:
+        first = Filter(self._predicate, self._sources[0], self._progress, most)
+        first._asked = self._asked
+        return first
 
     def _is_wanted(self, j: int, item: Any) -> bool:
+        """Ask the predicate about item `j` of the source, unless an earlier scan did."""
+        ((indices, asked),) = self._asked
+        if j < asked:
+            place = bisect_left(indices, j)
+            return place < len(indices) and indices[place] == j
         try:
             return bool(self._predicate(item))
         except Exception as error:
             fail(self, j, error, f"in predicate, for item {j} of the sequence")
+
+    def _get(self, i: int) -> Any:
+        return self._read(i) if self._is_unsized else self._chosen.view._get(i)
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        return super()._getmany(indices) if self._is_unsized else self._chosen.view._getmany(indices)
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        if isinstance(plan, Endless):
+            return self._stream()
+        return super()._iter(plan) if self._is_unsized else self._chosen.view._iter(plan)
+
+    def _set(self, i: int, value: Any) -> Iterable[Any]:
+        return self._chosen.view._set(i, value)
+
+    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return self._chosen.view._parts(i) if self._found.known else ()
 
     def _take(self, indices: range | IndexArray) -> View[Any]:
         # If something below follows the epoch, its items are at other positions in another epoch.
@@ -209,13 +240,14 @@ class Filter(FoundItems[T]):
         return source._take(self.indices)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        rebuilt = Filter(self._predicate, sources[0], self._progress)
+        rebuilt = Filter(self._predicate, sources[0], self._progress, self._most)
         if sources[0] is self._sources[0]:
-            rebuilt._found = self._found
+            rebuilt._found, rebuilt._asked = self._found, self._asked
         return rebuilt
 
     def _functions(self) -> tuple[Callable[..., Any], ...]:
         return (self._predicate,)
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        return [name_of(self._predicate), *sources]
+        most = [] if self._most is None else [f"most={self._most}"]
+        return [name_of(self._predicate), *sources, *most]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, groupby
-from typing import Any, NoReturn, SupportsIndex
+from itertools import groupby
+from typing import Any, NamedTuple, NoReturn, SupportsIndex
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from ..core.adapters import recognise
 from ..core.arguments import int_at_least
 from ..core.errors import EndOfSequence, fail
 from ..core.indices import (
-    UNBOUNDED,
     UNKNOWN,
     Endless,
     IndexArray,
@@ -28,7 +27,7 @@ from ..core.iteration import surviving
 from ..core.once import Deferred
 from ..core.source import as_view, owned
 from ..core.values import values_of
-from ..core.view import Indexable, T, View, in_order, is_measured, sized
+from ..core.view import Indexable, T, View, has_length, in_order, is_measured, sized
 from .bases.groups import Group, Kept
 from .bases.scanned import END, Scan, Scanned
 
@@ -88,6 +87,13 @@ def _checked(lengths: Any) -> list[int]:
     return [int_at_least(n, f"flatten: lengths[{i}]", 0) for i, n in enumerate(given)]
 
 
+class Measured(NamedTuple):
+    """The result of a scan: where each sequence ends in the view, and the sequences."""
+
+    ends: IndexArray
+    kept: Kept
+
+
 class FlattenScan(Scan):
     """A scan that yields the items of each sequence after measuring it."""
 
@@ -102,34 +108,27 @@ class FlattenScan(Scan):
     def step(self) -> Any:
         if self._source is None:
             self._source = in_order(self.view._sources[0]) if self.ready is None else _popped(self.ready)
-        while True:
+        while self.yielded != self.view._most:
             for place in self._rest:
                 try:
                     return owned(self._current[place])
                 except Exception as error:
                     fail(self.view, self.yielded, error)
-                except BaseException:
-                    self._rest = chain((place,), self._rest)
-                    raise
-            drawn: list[Any] = []
             try:
-                drawn.append(next(self._source, END))
-                if drawn[0] is END:
-                    return END
-                length = self.view._size(self._read, drawn[0])
+                self._read += 1
+                current = next(self._source, END)
+                if current is END:
+                    break
+                length = self.view._size(self._read - 1, current)
             except Exception:
-                self._read += len(drawn)
                 self.is_complete = False
                 raise
-            except BaseException:
-                self._source = chain(drawn, self._source)
-                raise
             self.lengths.append(length)
-            self._read += 1
-            self._current, self._rest = recognise(drawn[0], "flatten"), iter(range(length))
+            self._current, self._rest = recognise(current, "flatten"), iter(range(length))
+        return END
 
-    def result(self) -> IndexArray:
-        return np.cumsum(self.lengths, dtype=np.int64)
+    def result(self) -> Measured:
+        return self.view._measured(self.lengths)  # type: ignore[no-any-return]
 
 
 def _popped(items: deque[Any]) -> Iterator[Any]:
@@ -140,16 +139,16 @@ def _popped(items: deque[Any]) -> Iterator[Any]:
 class Flatten(Scanned[Any]):
     """The view that `flatten` returns. A second source has the lengths of the sequences in the first one.
 
-    `_ends` has the end of each sequence: the index after its last item.
+    The end of a sequence is the index after its last item.
     """
 
-    _decides = ()
+    _decides = ("_most",)
     _reads_groups = True
 
-    def __init__(self, sources: tuple[View[Any], ...]) -> None:
-        super().__init__(sources, needs_scan=len(sources) == 1)
-        self._found: Deferred[IndexArray] = Deferred()
-        self._kept = Kept(sources[0])
+    def __init__(self, sources: tuple[View[Any], ...], most: int | None = None) -> None:
+        super().__init__(sources, most)
+        self._streams = len(sources) == 1
+        self._found: Deferred[Measured] = Deferred()
         self._check()
 
     def _check(self) -> None:
@@ -165,32 +164,43 @@ class Flatten(Scanned[Any]):
 
     @property
     def _ends(self) -> IndexArray:
-        ends: IndexArray = self._scanned()
-        return ends
+        found: Measured = self._scanned()
+        return found.ends
+
+    @property
+    def _kept(self) -> Kept:
+        found: Measured = self._scanned()
+        return found.kept
+
+    def _measured(self, lengths: list[int]) -> Measured:
+        source = self._sources[0]
+        if self._most is not None and not has_length(source):  # whose length is not needed
+            source = source.head(len(lengths))
+        return Measured(np.cumsum(lengths, dtype=np.int64), Kept(source))
 
     def _length(self) -> int:
         ends = self._ends
-        return int(ends[-1]) if len(ends) else 0
-
-    @property
-    def _streams(self) -> bool:
-        return self._needs_scan and not self._found.known
+        n = int(ends[-1]) if len(ends) else 0
+        return n if self._most is None else min(n, self._most)
 
     def _begin(self, ready: deque[Any] | None = None) -> FlattenScan:
         return FlattenScan(self, ready)
 
-    def _scan(self, ready: deque[Any] | None) -> IndexArray:
+    def _first(self, most: int) -> View[Any]:
+        return Flatten(self._sources, most) if self._streams else self._take(range(min(most, int(self._n))))
+
+    def _scan(self, ready: deque[Any] | None) -> Measured:
         lengths: list[int] = []
+        total = 0
         for which, item in enumerate(in_order(self._sources[-1])):
             lengths.append(self._size(which, item))
+            total += lengths[-1]
             if ready is not None:
                 ready.append(item)
+            if self._most is not None and total >= self._most:
+                break
         self._check()
-        return np.cumsum(lengths, dtype=np.int64)
-
-    def _part(self, scan: FlattenScan, count: int) -> View[Any]:
-        lengths = as_view(scan.lengths, "flatten")
-        return Flatten((self._first(len(scan.lengths)), lengths))._take(range(count))
+        return self._measured(lengths)
 
     def _size(self, which: int, item: Any) -> int:
         try:
@@ -221,7 +231,7 @@ class Flatten(Scanned[Any]):
         return item
 
     def _get(self, i: int) -> Any:
-        if self._reads_on_demand:
+        if self._is_unsized:
             return self._read(i)
         which = int(self._ends.searchsorted(i, "right"))
         try:
@@ -231,7 +241,7 @@ class Flatten(Scanned[Any]):
         return self._pick(i, group)
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
-        if self._reads_on_demand or not len(indices):
+        if self._is_unsized or not len(indices):
             return super()._getmany(indices)
         wanted, which = as_list(indices), as_list(self._which(indices))
         try:
@@ -242,11 +252,11 @@ class Flatten(Scanned[Any]):
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
         """Read each sequence once for all its consecutive items in the plan."""
-        if isinstance(plan, Endless) and self._needs_scan:
+        if isinstance(plan, Endless) and self._streams:
             return self._stream()
-        if self._reads_on_demand:
+        if self._is_unsized:
             return super()._iter(plan)
-        if self._sources[0]._n is UNKNOWN and not (isinstance(plan, range) and plan.step == 1):
+        if self._sources[0]._known is UNKNOWN and not (isinstance(plan, range) and plan.step == 1):
             return super()._iter(plan)  # the iteration would stop at the end of the sequences
         groups = self._kept.iterate(self._outer_plan(plan))
         numbers = iter(Translated(plan, self._which))
@@ -273,16 +283,19 @@ class Flatten(Scanned[Any]):
         return _Changes(Translated(plan, self._which))
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        return () if self._known is UNBOUNDED else ((self._sources[0], (int(self._which([i])[0]),)),)
+        return ((self._sources[0], (int(self._which([i])[0]),)),) if self._found.known else ()
 
     def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ()  # one item of the source serves many items, of which any may come first
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        rebuilt = Flatten(sources)
+        rebuilt = Flatten(sources, self._most)
         if sources[-1] is self._sources[-1]:
             rebuilt._found = self._found
         return rebuilt
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        return sources if self._most is None else [*sources, f"most={self._most}"]
 
 
 class _Changes:

@@ -13,7 +13,7 @@ from ..core.indices import Indices, Plan, as_list
 from ..core.iteration import each_with
 from ..core.randomness import as_name, as_seed, item_generator
 from ..core.source import as_view
-from ..core.view import Indexable, T, U, View, is_measured, name_of
+from ..core.view import Indexable, T, U, View, has_length, name_of
 from .bases.random import Random
 
 __all__ = ["RandomMap", "random_map"]
@@ -80,6 +80,8 @@ def random_map(
 class RandomMap(Random):
     """The view that `random_map` returns."""
 
+    _streams = True
+
     def __init__(
         self,
         f: Callable[[Any, np.random.Generator], Any],
@@ -90,10 +92,6 @@ class RandomMap(Random):
     ) -> None:
         super().__init__((source,), seed, epoch, name)
         self._f = f
-
-    @property
-    def _streams(self) -> bool:
-        return self._sources[0]._known is None and self._sources[0]._streams
 
     def _apply(self, i: int, item: Any) -> Any:
         try:
@@ -115,7 +113,7 @@ class RandomMap(Random):
         return RandomMap(self._f, sources[0], self._seed, self._epoch, self._given_name)
 
     def _head(self, n: int) -> View[Any]:
-        return super()._head(n) if is_measured(self) else self._rebuild((self._sources[0].head(n),))
+        return super()._head(n) if has_length(self) else self._rebuild((self._sources[0].head(n),))
 
     def _functions(self) -> tuple[Callable[..., Any], ...]:
         return (self._f,)

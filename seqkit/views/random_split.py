@@ -16,7 +16,6 @@ from ..core.randomness import Permutation, as_seed, node_key
 from ..core.source import as_view
 from ..core.values import values_of
 from ..core.view import Indexable, T, View, needed_length
-from .bases.random import is_reordered
 
 __all__ = ["random_split"]
 
@@ -65,8 +64,7 @@ def random_split(
         hashable.
     ValueError
         If `lengths` are negative or have another sum, if `seed` is negative, if both `groups` and `stratify`
-        are given, if the number of labels is not n, or if something below is shuffled, so that the parts
-        would change from epoch to epoch.
+        are given, or if the number of labels is not n.
 
     Notes
     -----
@@ -85,11 +83,6 @@ def random_split(
     """
     source = as_view(sequence, "random_split")
     n = needed_length(source, "random_split")
-    if is_reordered(source):
-        raise ValueError(
-            "random_split: the order of the sequence changes from epoch to epoch, because of a shuffle or mix"
-            " below, so its parts would get other items. Split first, then shuffle or mix the parts."
-        )
     if isinstance(lengths, str | bytes):
         raise TypeError(f"random_split: lengths must be ints or fractions, got {lengths!r}")
     wanted = values_of(lengths, "random_split: lengths", "ints or fractions")
@@ -108,7 +101,7 @@ def random_split(
         owners = _deal_classes(codes[order], count, sizes)
     else:
         owners = np.repeat(np.arange(len(sizes)), sizes)
-    return tuple(source._take(compact(order[owners == part], n)) for part in range(len(sizes)))
+    return tuple(source._named(compact(order[owners == part], n)) for part in range(len(sizes)))
 
 
 def _sizes(given: list[Any], n: int) -> list[int]:

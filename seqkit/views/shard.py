@@ -11,7 +11,7 @@ from ..core.once import cached
 from ..core.randomness import DrawnSeed
 from ..core.source import as_view
 from ..core.view import Indexable, T, View, needed_length, sized
-from .bases.random import reorderings
+from .bases.random import orders_below
 from .bases.selection import Selection
 
 __all__ = ["Even", "Shard", "as_even", "shard"]
@@ -72,7 +72,7 @@ def shard(
     contiguous = as_bool(contiguous, "shard: contiguous")
     even = as_even(even, "shard")
     if world_size > 1:
-        refuse_drawn_seeds([(node._name, node._seed) for node in reorderings(source)], "shard")
+        refuse_drawn_seeds([(node._name, node._seed) for node in orders_below(source)], "shard")
     return sized(Shard(source, rank, world_size, contiguous, even))
 
 
@@ -120,7 +120,7 @@ class Shard(Selection):
             return self._sources[0]._iter(found)
         return super()._iter(plan)
 
-    def _ordered(self, items: bool) -> tuple[Any, ...]:
+    def _ordered(self, items: bool, kept: bool) -> tuple[Any, ...]:
         return self._world_size, self._contiguous, self._even, *[self._rank] * items
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:

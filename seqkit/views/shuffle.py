@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from ..core.arguments import int_at_least
+from ..core.epoch import ORDER
 from ..core.indices import Indices, Length
 from ..core.once import cached
 from ..core.randomness import NumpyPermutation, Permutation, as_name, as_seed
@@ -99,7 +100,7 @@ class Shuffle(Selection, Random):
     """The view that `shuffle` returns."""
 
     _decides = ("_order",)
-    _reorders = True
+    _varies = ORDER
 
     def __init__(
         self, source: View[Any], seed: int, epoch: int, name: str | int | None, order: Order

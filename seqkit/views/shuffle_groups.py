@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.arguments import int_at_least, positive_int
+from ..core.epoch import ORDER
 from ..core.indices import IndexArray, Indices, as_array
 from ..core.once import cached
 from ..core.randomness import Permutation, as_name, as_seed, node_key
@@ -124,7 +125,7 @@ class ShuffleGroups(Selection, Random):
     """The view that `shuffle_groups` returns."""
 
     _decides = ("_sizes", "_at_once")
-    _reorders = True
+    _varies = ORDER
 
     def __init__(
         self,

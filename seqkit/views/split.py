@@ -161,7 +161,7 @@ class Split(Columns[Any]):
     def _get(self, i: int) -> Any:
         source, members = self._sources[0], self._members(i)
         if not self._slices or not isinstance(source, Source):
-            return source._take(members)
+            return source._named(members)
         try:
             return source._data[members.start : members.stop]
         except Exception as error:

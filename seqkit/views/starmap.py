@@ -61,7 +61,7 @@ def starmap(f: Callable[..., Any], sequence: Indexable[Iterable[Any]], *, first:
     """
     check_callable(f, "starmap: f", hint=". The function comes first: starmap(f, sequence)")
     spread = First if as_bool(first, "starmap: first") else Spread
-    return Smap(spread(f), (as_view(sequence, "starmap"),), name="starmap")
+    return Smap(spread(f), as_view(sequence, "starmap"), "starmap")
 
 
 class Spread:

@@ -10,7 +10,7 @@ from typing import Any, SupportsIndex
 from ..core.arguments import as_sequences
 from ..core.errors import EndOfSequence, fail
 from ..core.indices import UNKNOWN, Indices, Length, Plan, Unsized, as_list, ends
-from ..core.iteration import each_with, surviving
+from ..core.iteration import surviving
 from ..core.once import cached
 from ..core.plain import as_index, is_flag, plain
 from ..core.source import as_view
@@ -115,8 +115,9 @@ class Case(SideBySide):
     """The view that `case` returns. Its first source is the selector."""
 
     def _length(self) -> Length:
-        n = super()._length()
-        return self._sources[0]._n if isinstance(n, Unsized) else n
+        super()._length()  # refuses different lengths
+        known = [source._n for source in self._sources if not isinstance(source._n, Unsized)]
+        return known[0] if known else self._sources[0]._n
 
     def _choose(self, i: int, selected: Any) -> int:
         """Return the number of the source that an item of the selector stands for."""
@@ -130,10 +131,10 @@ class Case(SideBySide):
         return which % k + 1
 
     def _chosen(self, i: int) -> View[Any]:
-        return self._sources[self._choose(i, self._at(self._sources[0], i))]
+        return self._sources[self._choose(i, self._sources[0]._get(i))]
 
     def _get(self, i: int) -> Any:
-        return self._item(i, self._at(self._sources[0], i))
+        return self._item(i, self._sources[0]._get(i))
 
     def _item(self, i: int, selected: Any) -> Any:
         try:
@@ -154,11 +155,22 @@ class Case(SideBySide):
         return [next(found[which]) for which in chosen]
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        if self._by_index:
-            return super()._iter(plan)
         if ends(plan) and any(source._reads_ahead for source in self._sources[1:]):
             return self._ahead(plan)
-        return each_with(self, self._item, self._sources[0]._iter(plan), plan)
+        selector = self._sources[0]._iter(plan)
+
+        def read(i: int) -> Any:
+            for selected in selector:
+                return self._item(i, selected)
+            raise self._too_short(i)
+
+        return surviving(self, plan, read)
+
+    def _too_short(self, i: int) -> Exception:
+        """Return the end of this view, or the error that the selector ends before another sequence."""
+        if isinstance(self._n, Unsized):
+            return EndOfSequence(f"the sequence ends before index {i}")
+        return ValueError(f"{self._name}: the selector ends before item {i}, and other sequences do not")
 
     def _ahead(self, plan: Plan) -> Iterator[Any]:
         """Let each source know which of its items will be read. The selector is read as they work ahead."""
@@ -194,7 +206,7 @@ class Case(SideBySide):
     def _is_planned(self) -> bool:
         return only_selects(self._sources[0])
 
-    def _ordered(self, items: bool) -> tuple[Any, ...]:
+    def _ordered(self, items: bool, kept: bool) -> tuple[Any, ...]:
         return index_facts(self._sources[0])
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:

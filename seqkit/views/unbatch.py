@@ -166,7 +166,7 @@ class Unbatch(View[Any]):
         batches, least = self._sources[0]._known, -(-n // self._batch_size)
         if not is_measured(self) and isinstance(batches, int):
             if least < batches:  # all of them are full
-                return Unbatch(self._sources[0]._take(range(least)), self._batch_size, 0)[:n]
+                return Unbatch(self._sources[0]._take(range(least)), self._batch_size, 0).head(n)
             if n >= batches * self._batch_size:
                 return self
         return super()._head(n)

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any, NoReturn
 
 from ..core.arguments import int_at_least, optional_int, positive_int, refuse_async, refuse_table
+from ..core.epoch import DRAWS, Epoch
 from ..core.errors import EndOfSequence, as_given, fail, summary
 from ..core.indices import UNKNOWN, Endless, Indices, Length, Plan, as_list
 from ..core.iteration import Progress, restarting
@@ -100,7 +101,7 @@ class Uniter(View[Any]):
         super().__init__((), n)
         self._passes = passes
         self._readers = passes.n_parallel
-        self._varies = not passes.one_shot and bool(listeners(passes.iterable))
+        self._varies = DRAWS if not passes.one_shot and listeners(passes.iterable) else 0
 
     def _get(self, i: int) -> Any:
         found = self._own().read(i)
@@ -179,12 +180,12 @@ class Uniter(View[Any]):
     def _wrapped(self) -> Any:
         return self._passes.iterable
 
-    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
-        if not self._varies or epoch == self._passes.epoch:
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: Epoch) -> View[Any]:
+        if epoch.draws in (None, self._passes.epoch):
             return self
-        return Uniter(self._passes.at_epoch(epoch), self._n)
+        return Uniter(self._passes.at_epoch(epoch.draws), self._n)
 
-    def _ordered(self, items: bool) -> tuple[Any, ...] | None:
+    def _ordered(self, items: bool, kept: bool) -> tuple[Any, ...] | None:
         return (self._n, self._passes.epoch) if items and self._passes.epoch is not None else None
 
     def _arguments(self, sources: list[str]) -> list[str]:

@@ -8,9 +8,9 @@ from typing import Any, overload
 from ..core.arguments import Last, as_last, check_callable, positive_int
 from ..core.errors import EndOfSequence
 from ..core.indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_list, each
-from ..core.iteration import draw, first_error, surviving, until_the_end
+from ..core.iteration import draw, surviving, until_the_end
 from ..core.source import as_view
-from ..core.view import Indexable, T, U, View, sized
+from ..core.view import Indexable, T, U, View, sized, streams
 from .bases.grouped import Grouped
 
 __all__ = ["Window", "window"]
@@ -117,6 +117,7 @@ class Window(Grouped):
     ) -> None:
         super().__init__(source, size, last, pad, collate_fn)
         self._stride = stride
+        self._streams = stride <= size
 
     def _length(self) -> Length:
         n = self._sources[0]._n
@@ -126,11 +127,6 @@ class Window(Grouped):
             return max((n - self._size) // self._stride + 1, 0)
         # As many as it takes to have every item, or to start after the last item.
         return min(-(-max(n - self._size, 0) // self._stride) + 1, -(-n // self._stride))
-
-    @property
-    def _streams(self) -> bool:
-        source = self._sources[0]
-        return self._stride <= self._size and source._known is None and source._streams
 
     def _members(self, i: int, n: Length) -> range:
         start = i * self._stride
@@ -148,19 +144,11 @@ class Window(Grouped):
     def _get(self, i: int) -> Any:
         if self._memory is not None:
             return self._sliced_from(self._memory, i, i * self._stride)
-        source, n = self._sources[0], self._source_length
+        source, n = self._sources[0], self._sources[0]._n
         members = self._members(i, n)
         if n is not UNKNOWN:
             return self._finish(i, list(source._getmany(members)))
-        failed: dict[int, Exception] = {}
-        items = until_the_end(source, members, failed)
-        # An item that is in the window before, too, does not show that this window exists.
-        known = members.start + (max(self._size - self._stride, 0) if i else 0)
-        if not failed or max(failed) < known:
-            items = self._checked(i, items, n)
-        if failed:
-            raise first_error(failed)
-        return self._finish(i, items)
+        return self._finish(i, self._checked(i, until_the_end(source, members), n))
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         source, wanted = self._sources[0], as_list(indices)
@@ -177,7 +165,7 @@ class Window(Grouped):
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
         source = self._sources[0]
-        if isinstance(plan, Endless) and self._known is None and self._streams:
+        if isinstance(plan, Endless) and streams(self):
             return self._stream(plan, source._iter(plan), UNKNOWN)
         apart = (self._stride >= self._size or self._memory is not None) and not self._reads_ahead
         unclear = source._n is UNKNOWN and not isinstance(plan, Endless)

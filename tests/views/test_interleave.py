@@ -15,8 +15,6 @@ from seqkit.views.cycle import cycle
 from seqkit.views.interleave.interleave import interleave
 from seqkit.views.repeat import repeat
 
-from ..helpers import Interrupted, loses_nothing
-
 
 def in_turn(lists):
     """Return the items in turn, by the plainest loop there is."""
@@ -183,12 +181,6 @@ def test_thousands_of_sequences_of_all_lengths_stay_small():
 def test_its_repr_shows_how_it_stops():
     assert repr(interleave("ab", [1])) == "interleave(<str of 2>, <list of 1>)"
     assert repr(interleave("ab", stop="shortest")) == "interleave(<str of 2>, stop='shortest')"
-
-
-@pytest.mark.parametrize("plan", [range(10), range(1, 9), [9, 0, 4, 1, 8, 2, 6, 3]], ids=str)
-@pytest.mark.parametrize("at", [0, 2])
-def test_an_interrupt_loses_and_shifts_no_item(plan, at):
-    assert loses_nothing(sk.interleave(Interrupted(sk.view("abcd"), at), range(6)), plan)
 
 
 LISTS = [[[1, 2], [3]], ([1, 2], range(2)), [np.arange(2), sk.view("ab")], ["ab", (1, 2)], ["ab", "cd"]]

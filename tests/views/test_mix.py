@@ -14,7 +14,7 @@ from seqkit.views.epochs import epochs
 from seqkit.views.mix.mix import Schedule, mix
 from seqkit.views.repeat import repeat
 
-from ..helpers import Interrupted, Naturals, agree_after_errors, loses_nothing
+from ..helpers import Naturals, agree_after_errors
 
 
 def turns_of(view, n):
@@ -317,12 +317,6 @@ def test_a_failing_item_fails_alone():
     assert by_iteration(view._iter(range(2, 8))) == found[2:8]
     with pytest.raises(sk.EvaluationError, match=r"path: mix\[\d\] → source\["):
         [view[i] for i in range(9)]
-
-
-@pytest.mark.parametrize("plan", [range(12), range(11, -1, -2)], ids=str)
-def test_an_interrupt_loses_and_shifts_no_item(plan):
-    view = mix([Interrupted(sk.view("abcdefgh"), 2), range(4)], [2, 1], seed=0)
-    assert loses_nothing(view, plan)
 
 
 def test_a_sequence_that_fails_for_good_ends_it_after_the_error():

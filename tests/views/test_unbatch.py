@@ -12,12 +12,8 @@ from seqkit.testing import CountingSource, ExplodingSource, FailingSource, Unsiz
 from seqkit.testing.failing import by_index, by_iteration
 
 from ..helpers import (
-    Interrupted,
-    InterruptsOnce,
     Naturals,
     agree_after_errors,
-    loses_nothing,
-    past_errors,
 )
 
 
@@ -123,13 +119,6 @@ def test_unbatch_of_unbounded_batches_never_ends() -> None:
     assert view[10**6] == 10**6
 
 
-def test_an_interrupted_batch_does_not_repeat_items_of_the_batch_before() -> None:
-    batches = sk.smap(InterruptsOnce([3, 4]), [[1, 2], [3, 4], [5, 6]])
-    found = past_errors(iter(sk.unbatch(batches, 2, 0)))
-    assert isinstance(found.pop(2), KeyboardInterrupt)
-    assert found == [1, 2, 3, 4, 5, 6]
-
-
 def test_reading_batches_of_unbatches_to_know_the_length_never_hangs():
     inner = sk.smap(lambda i: list(sk.unbatch([[i, i], [i]], 2)), range(4))
     with sk.prefetch(inner, 2, "thread") as node:
@@ -138,22 +127,6 @@ def test_reading_batches_of_unbatches_to_know_the_length_never_hangs():
 
 def test_explaining_an_unbatch_reads_no_batch():
     assert "not known yet" in sk.explain(sk.unbatch(ExplodingSource("abc"), 2))
-
-
-@pytest.mark.parametrize("plan", [range(10), range(1, 10)], ids=str)
-@pytest.mark.parametrize("at", [0, 2])
-def test_an_interrupt_loses_and_shifts_no_item(plan: Any, at: int) -> None:
-    assert loses_nothing(sk.unbatch(Interrupted(sk.view(["abc", "def", "ghi", "j"]), at), 3), plan)
-
-
-@pytest.mark.parametrize("failing", [(0, 1), (1, 2, 3), (0, 1, 2), (2, 4), (0, 2, 11)], ids=str)
-@pytest.mark.parametrize("last", ["keep", "discard"])
-def test_repeated_interrupts_lose_and_shift_no_item(failing: Any, last: Any) -> None:
-    source = sk.smap(InterruptsOnce(*failing), range(20))
-    found = past_errors(iter(sk.batch(Interrupted(source, -1), 3, last=last)))
-    batches = [items for items in found if not isinstance(items, KeyboardInterrupt)]
-    assert len(found) == len(batches) + len(failing)
-    assert batches == list(sk.batch(range(20), 3, last=last))
 
 
 def test_single_items_of_a_batch_read_it_once() -> None:

@@ -15,7 +15,7 @@ from seqkit import EvaluationError
 from seqkit.testing.failing import Failure, by_iteration
 from seqkit.views.uniter import uniter
 
-from ..helpers import InterruptsOnce, past_errors
+from ..helpers import past_errors
 
 
 class Letters:
@@ -381,15 +381,6 @@ def test_an_error_loses_one_item_an_interrupt_none_and_both_shift_none(failing, 
     assert [item for item in found if isinstance(item, str)] == [
         letter for i, letter in enumerate("abcdefgh") if i not in lost
     ]
-
-
-@pytest.mark.parametrize("read", [iter, lambda letters: (letter for letter in letters)])
-def test_an_interrupted_element_of_a_one_shot_iterator_is_an_error(read):
-    found = past_errors(iter(uniter(read(map(InterruptsOnce("b"), "abc")))))
-    assert found[0] == "a"
-    assert isinstance(found[1], KeyboardInterrupt)
-    assert str(found[2]).startswith("uniter[1] failed: RuntimeError: the iterator has passed item 1")
-    assert found[3:] == (["c"] if read is iter else [])  # the interrupt ended the generator
 
 
 def test_an_interrupt_while_an_iterator_is_closed_costs_no_item():

@@ -1,7 +1,7 @@
 """What is special about `window`: which windows there are, and that their overlap is read once."""
 
 import pickle
-from itertools import combinations, islice, product
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from seqkit.testing.failing import Failure, by_index, by_iteration
 from seqkit.testing.sources import UnsizedSource
 from seqkit.views.window import window
 
-from ..helpers import FailsAt, InterruptsOnce, Naturals, agree_after_errors, for_each, past_errors
+from ..helpers import FailsAt, Naturals, agree_after_errors, for_each, past_errors
 
 SIZES = [(size, stride) for size in (1, 2, 3, 5) for stride in (1, 2, 3, 4, 7)]
 
@@ -179,20 +179,6 @@ def test_a_failing_item_is_not_tried_again_for_every_window():
     assert calls == list(range(8))
 
 
-def test_after_an_interrupt_the_windows_that_follow_are_whole():
-    def f(x, interrupted=[]):  # noqa: B006
-        if x == 4 and not interrupted:
-            interrupted.append(x)
-            raise KeyboardInterrupt
-        return x
-
-    rows = iter(window(sk.smap(f, range(8)), 3))
-    assert [next(rows), next(rows)] == [[0, 1, 2], [1, 2, 3]]
-    with pytest.raises(KeyboardInterrupt):
-        next(rows)
-    assert list(rows) == [[2, 3, 4], [3, 4, 5], [4, 5, 6], [5, 6, 7]]
-
-
 def test_a_permanent_failure_below_makes_no_short_windows():
     node = sk.prefetch(range(100), 2, max_buffered=4)
     rows = iter(window(node, 3))
@@ -245,33 +231,6 @@ def test_a_sequence_that_fails_at_its_first_item_is_not_empty():
 
     with pytest.raises(sk.EvaluationError, match=r"uniter\[0\] failed: OSError: no such file"):
         list(window(sk.uniter(boom), 2))
-
-
-@pytest.mark.parametrize(("size", "stride"), [(3, 1), (4, 2), (2, 2)])
-def test_after_an_interrupt_a_sequence_of_unknown_length_ends_where_it_ends(size, stride):
-    def items():
-        yield from range(10)
-
-    source = sk.smap(InterruptsOnce(4), sk.uniter(items))
-    found = past_errors(iter(window(source, size, stride)))
-    rows = [row for row in found if not isinstance(row, KeyboardInterrupt)]
-    assert len(found) == len(rows) + 1
-    assert rows == full_windows(list(range(10)), size, stride)
-
-
-@for_each("last", ["keep", "discard", "pad"])
-@for_each("cut", [slice(None), slice(1, None), slice(None, None, 2), slice(2, None, 3)])
-def test_failing_items_of_a_sequence_of_unknown_length_make_no_further_windows(last, cut):
-    for n, size, stride in product(range(6), range(1, 5), range(1, 4)):
-        for bad in [*combinations(range(n), 1), *combinations(range(n), 2)]:
-            failing = FailsAt(*bad, error=KeyError)
-            known = sk.smap(failing, range(n))
-            unknown = sk.smap(failing, sk.uniter(range(n).__iter__))
-            expected = by_iteration(iter(window(known, size, stride, last=last)[cut]))
-            found = by_iteration(iter(window(unknown, size, stride, last=last)[cut]))
-            assert found[: len(expected)] == expected
-            # An item after the last full window fails before it is known that no window follows.
-            assert len(found) - len(expected) <= (last == "discard")
 
 
 # -------------------------------------------------------------------- windows as arrays

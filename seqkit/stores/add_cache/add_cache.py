@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...core.arguments import check_callable, optional_int
+from ...core.epoch import Epoch
 from ...core.errors import EndOfSequence, as_given, fail
 from ...core.indices import Indices, Plan, as_list, ends
 from ...core.iteration import surviving
@@ -281,10 +282,13 @@ class AddCache(View[T]):
         """Return the same view over other sources, with an empty memory and no store, for `verify`."""
         return AddCache(sources[0], replace(self._settings.fresh(""), store=None, key=None))
 
-    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
-        if not self._varies or sources[0] is self._sources[0]:
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: Epoch) -> View[Any]:
+        if sources[0] is self._sources[0]:
             return self  # and keep its items
-        return AddCache(sources[0], self._settings.fresh(f"epoch-{epoch}"))
+        scope = f"epoch-{epoch.draws}"
+        if epoch.order != epoch.draws:  # the orders stand in another epoch
+            scope = f"{self._settings.scope.partition('-draws-')[0]}-draws-{epoch.draws}"
+        return AddCache(sources[0], self._settings.fresh(scope))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return AddCache, (self._sources[0], self._settings.emptied())

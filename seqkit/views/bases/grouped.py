@@ -9,7 +9,7 @@ import numpy as np
 
 from ...core.arguments import Last
 from ...core.errors import fail
-from ...core.indices import UNKNOWN, Length, Unsized
+from ...core.indices import Unsized
 from ...core.once import cached
 from ...core.view import View, name_of, sized
 from .columns import Columns, selected
@@ -44,7 +44,7 @@ class Grouped(Columns[Any]):
     @cached
     def _memory(self) -> np.ndarray[Any, Any] | None:
         """The memory of an array source, if the collate function gets slices of it, and copies them."""
-        if not self._takes_arrays or isinstance(n := self._source_length, Unsized):
+        if not self._takes_arrays or isinstance(n := self._sources[0]._n, Unsized):
             return None
         memory = borrowed(self._sources[0], range(n))
         return memory if self._takes(memory) else None
@@ -62,16 +62,6 @@ class Grouped(Columns[Any]):
     @property
     def _selects(self) -> bool:
         return self._given_fn in (None, list, tuple)
-
-    @property
-    def _reads_on_demand(self) -> bool:
-        return bool(self._sources[0]._reads_on_demand)
-
-    @property
-    def _source_length(self) -> Length:
-        """The length of the source, which is not scanned for it if items can be read on demand."""
-        source = self._sources[0]
-        return UNKNOWN if source._reads_on_demand else source._n
 
     def _takes(self, items: Any) -> bool:
         """Can the collate function have the items as they are?"""

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...core.errors import EndOfSequence
-from ...core.indices import UNKNOWN, IndexArray, Indices, Length, Plan, Selected, as_list, each, ends
+from ...core.indices import IndexArray, Indices, Plan, Selected, as_list, each, ends
 from ...core.iteration import located
 from ...core.view import View
 from .columns import Columns
 
-__all__ = ["Lengths", "OneOfSeveral", "read_grouped"]
+__all__ = ["OneOfSeveral", "read_grouped"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -91,48 +90,3 @@ def read_grouped(places: IndexArray, read: Callable[[int, IndexArray], Sequence[
         for position, item in zip(positions.tolist(), read(place, positions), strict=True):
             items[position] = item
     return items
-
-
-class Lengths:
-    """The lengths of several sources, found by reading where they are unknown, as far as necessary.
-
-    >>> from seqkit import view
-    >>> from seqkit.testing import UnsizedSource
-    >>> ends = Lengths((view("ab"), view(UnsizedSource("abc"))))
-    >>> ends.length(0, 9), ends.length(1, 1) > 1, ends.length(1, 9), ends.length(1, 1)
-    (2, True, 3, 3)
-    """
-
-    def __init__(self, sources: Sequence[View[Any]]) -> None:
-        self.lengths: list[Length] = [source._n for source in sources]
-        self._sources = sources
-        self._reached = [0] * len(sources)  # how many items are known to exist
-
-    def length(self, which: int, i: int) -> Length:
-        """Return the length of a source, or UNKNOWN if it has an item `i`."""
-        source = self._sources[which]
-        if self.lengths[which] is UNKNOWN and i >= self._reached[which]:
-            try:
-                source._get(i)
-            except EndOfSequence:
-                self.lengths[which] = self._count(which)
-            except Exception:
-                self.reach(which, i)  # an item that fails exists
-            else:
-                self.reach(which, i)
-        return self.lengths[which]
-
-    def reach(self, which: int, i: int) -> None:
-        """Note that a source has an item `i`."""
-        self._reached[which] = max(self._reached[which], i + 1)
-
-    def _count(self, which: int) -> int:
-        n = self._reached[which]
-        while True:
-            try:
-                self._sources[which]._get(n)
-            except EndOfSequence:
-                return n
-            except Exception:
-                pass
-            n += 1

@@ -26,8 +26,9 @@ def order_digest(data: Any, *, items: bool = False) -> str | None:
     ----------
     data : object
     items : bool
-        False (the default): of the order that all ranks share, in any epoch. True: of the items themselves,
-        so the rank of each `shard`, the epoch of each view and the seed of each `random_map` count too.
+        False (the default): of the order that all ranks share, in any epoch. The epoch of an order that a
+        selection keeps counts. True: of the items themselves, so the rank of each `shard`, the epoch of each
+        view and the seed of each `random_map` count too.
 
     >>> import seqkit as sk
     >>> one, same, other = (sk.smap(abs, sk.shuffle(range(99), seed)) for seed in (1, 1, 2))
@@ -39,17 +40,17 @@ def order_digest(data: Any, *, items: bool = False) -> str | None:
     """
     if not isinstance(data, View):
         return cast(str, data._order_digest()) if hasattr(data, "_order_digest") else None
-    found: dict[int, str] = {}
-    for node in upwards(data):
-        facts, below = node._ordered(items), [found[id(source)] for source in node._sources]
+    found: dict[Any, str] = {}
+    for node, key, sources in upwards(data):
+        facts, below = node._ordered(items, kept=key[1]), [found[source] for source in sources]
         if facts is None and len(below) == 1:
-            found[id(node)] = below[0]
+            found[key] = below[0]
             continue
         if facts is None and not below:
             facts = (None if node._length_reads else node._n,)
         name = "" if facts is None or not below else node._name
-        found[id(node)] = digest(_text((name, facts or (), *below))).hex()
-    return found[id(data)]
+        found[key] = digest(_text((name, facts or (), *below))).hex()
+    return found[id(data), False]
 
 
 def index_facts(indices: View[Any]) -> tuple[Any, ...]:

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
+from ...core.epoch import DRAWS, ORDER, Epoch
 from ...core.indices import Length
 from ...core.once import cached
 from ...core.randomness import node_key
 from ...core.view import View, walk
 
-__all__ = ["Random", "is_reordered", "reorderings"]
+__all__ = ["Random", "orders_below"]
 
 
 class Random(View[Any]):
     """A view that is keyed by seed, epoch, and its name or the number of views like it below.
 
-    ``_reorders``: it is an order, which changes which item stands where, rather than the items. The key of an
+    An order has ``_varies = ORDER``: it changes which item stands where, rather than the items. The key of an
     order contains the number of orders below it. So two shuffles with one seed pair, whatever else lies below
     them. Other random views count all random views, so that the numbers of each are its own.
     """
 
-    _reorders = False
+    _varies = DRAWS
 
     def __init__(
         self,
@@ -33,48 +34,45 @@ class Random(View[Any]):
         n: Length | None = None,
     ) -> None:
         super().__init__(sources, n)
-        below = self._order_count if self._reorders else self._random_count
+        is_order = self._is_order()
+        below = self._order_count if is_order else self._random_count
         self._salt = below if name is None else name
         self._random_count += 1
-        self._order_count += self._reorders
-        self._varies = True
+        self._order_count += is_order
         self._seed = seed
         self._epoch = epoch
         self._given_name = name
+
+    @classmethod
+    def _is_order(cls) -> bool:
+        return bool(cls._varies & ORDER)
 
     @cached
     def _key(self) -> int:
         return node_key(self._name, self._seed, self._epoch, self._salt)
 
-    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
-        if epoch == self._epoch and all(map(operator.is_, sources, self._sources)):
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: Epoch) -> View[Any]:
+        number = epoch.order if self._is_order() else epoch.draws
+        number = self._epoch if number is None else number
+        if number == self._epoch and all(map(operator.is_, sources, self._sources)):
             return self
         keyed = self._rebuild(sources)
         assert isinstance(keyed, Random)
-        keyed._epoch = epoch  # nothing has been drawn from it yet
+        keyed._epoch = number  # nothing has been drawn from it yet
         return keyed
 
-    def _ordered(self, items: bool) -> tuple[Any, ...] | None:
-        facts = super()._ordered(items)
+    def _ordered(self, items: bool, kept: bool) -> tuple[Any, ...] | None:
+        facts = super()._ordered(items, kept)
         if facts is None and not items:
             return None  # the order is that of the source
-        return self._seed, self._given_name, *[self._epoch] * items, *(facts or ())
+        has_epoch = items or (kept and self._is_order())
+        return self._seed, self._given_name, *[self._epoch] * has_epoch, *(facts or ())
 
     def _key_arguments(self) -> list[str]:
         """Return the arguments of `repr` that distinguish this view from others with the same sources."""
         return [f"seed={self._seed}", *[f"epoch={self._epoch}"] * (self._epoch > 0)]
 
 
-def reorderings(
-    view: View[Any], goes_below: Callable[[View[Any]], bool] = lambda view: True
-) -> Iterator[Random]:
-    """Return the views below, and the view, that put another item at each position in each epoch.
-
-    `goes_below` is that of `walk`.
-    """
-    return (node for node in walk(view, goes_below) if isinstance(node, Random) and node._reorders)
-
-
-def is_reordered(view: View[Any]) -> bool:
-    """Does another item stand at each position in each epoch, because something below is shuffled?"""
-    return next(reorderings(view), None) is not None
+def orders_below(view: View[Any]) -> Iterator[Random]:
+    """Yield the views that put another item at each position in each epoch: the view, and those below it."""
+    return (node for node in walk(view) if isinstance(node, Random) and node._is_order())

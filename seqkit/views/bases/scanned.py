@@ -6,22 +6,21 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from typing import Any
 
 from ...core.error_path import locate
 from ...core.errors import EndOfSequence, fail
-from ...core.indices import UNBOUNDED, Endless, Indices, Length, Plan, Unsized
+from ...core.indices import Endless, Unsized
 from ...core.iteration import Progress, restarting
 from ...core.once import Deferred
 from ...core.tracebacks import hide_frames
 from ...core.view import T_co, View, is_measured
-from .columns import Columns
 from .passes import Passes, Stopped
 
-__all__ = ["END", "FoundItems", "Scan", "Scanned"]
+__all__ = ["END", "Scan", "Scanned"]
 
 END = object()
 
@@ -29,8 +28,8 @@ END = object()
 class Scan:
     """A scan of the source of a view, which yields the items of the view. See `restarting`.
 
-    A scan that reaches the end without an error offers its result to the view. The first result counts. Other
-    iterations finish on what they find themselves.
+    A scan that reaches the end without an error offers its result to the view. The first result counts. A
+    second scan that runs at the same time yields what it finds itself.
 
     Parameters
     ----------
@@ -54,7 +53,10 @@ class Scan:
             locate(error, self.view, self.yielded)
             self.yielded += 1
             raise
-        if self.is_complete and self.ready is None:
+        except BaseException:
+            progress.interrupted = True
+            raise
+        if self.is_complete and self.ready is None and not self.view._is_unsized:
             self.view._found.offer(self.result())
         progress.done = True
 
@@ -106,22 +108,23 @@ class Scanned(View[T_co]):
     """A view that must read its source to find its length and its items.
 
     Iterating it yields items while it scans. The length, and everything that depends on the length, needs a
-    complete scan. Its result is kept in `_found`. Over a sequence without a length, items are also read by
-    index, as far as necessary.
+    complete scan. Its result is kept in `_found`. Over a sequence without a length there is no length either:
+    items are read forwards.
     """
 
     _length_reads = True
+    _streams = True
     _found: Deferred[Any]
+    _most: int | None = None  # items, if this is the head of a view
     # Not part of copies and pickles.
     _last: weakref.ref[Iteration] | None = None  # the last iteration
     _passes: Passes | None = None  # for reads by index
     _progress: Any = None  # which often cannot be pickled
 
-    def __init__(self, sources: tuple[View[Any], ...], needs_scan: bool = True) -> None:
-        n = sources[0]._n if needs_scan and is_measured(sources[0]) else 0
-        super().__init__(sources, UNBOUNDED if n is UNBOUNDED else None)
-        self._needs_scan = needs_scan
-        self._is_unsized = isinstance(n, Unsized)
+    def __init__(self, sources: tuple[View[Any], ...], most: int | None = None) -> None:
+        n = sources[-1]._n if is_measured(sources[-1]) else 0
+        super().__init__(sources, n if isinstance(n, Unsized) and most is None else None)
+        self._most = most
 
     def __getstate__(self) -> dict[str, Any]:
         left_out = "_last", "_passes", "_progress"
@@ -141,17 +144,14 @@ class Scanned(View[T_co]):
                     ready.append(item)
             return scan.result()
 
-    def _part(self, scan: Any, count: int) -> View[Any]:
-        """Return the view of the first `count` items, which a scan has found."""
+    def _first(self, most: int) -> View[T_co]:
+        """Return the view of the first items, which is not scanned yet."""
         raise NotImplementedError
-
-    def _first(self, count: int) -> View[Any]:
-        """Return the view of the first items of the source, which a scan has read."""
-        source = self._sources[0]
-        return source._take(range(count)) if is_measured(source) else source.head(count)
 
     def _scanned(self) -> Any:
         """Return the result of a complete scan."""
+        if isinstance(n := self._known, Unsized):
+            raise TypeError(f"{self._name}: a sequence without a length cannot be scanned: {n.reason}")
         return self._found.get(self._scan_all)
 
     def _scan_all(self) -> Any:
@@ -166,21 +166,8 @@ class Scanned(View[T_co]):
     # ---------------------------------------------------------------- reading
 
     @property
-    def _reads_on_demand(self) -> bool:
-        if not self._needs_scan or self._found.known:
-            return False
-        return self._is_unsized or bool(self._sources[0]._reads_on_demand)
-
-    @property
-    def _streams(self) -> bool:
-        return not self._found.known
-
-    @property
-    def _has_parts(self) -> bool:
-        return self._found.known
-
-    def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        return self._parts(i) if self._found.known else ()
+    def _is_unsized(self) -> bool:
+        return isinstance(self._known, Unsized)
 
     def _stream(self) -> Iterator[Any]:
         if self._found.known:
@@ -190,14 +177,9 @@ class Scanned(View[T_co]):
         return restarting(iteration)
 
     def _head(self, n: int) -> View[T_co]:
-        if self._known is not None or self._found.known or not self._needs_scan:
+        if self._found.known:
             return super()._head(n)
-        return Head(self, n)
-
-    def _slice(self, key: slice) -> View[T_co]:
-        if self._known is None and self._reads_on_demand and _is_bounded(key):
-            return Head(self, key.stop)[key]
-        return super()._slice(key)
+        return self._first(n if self._most is None else min(n, self._most))
 
     def _read(self, i: int) -> Any:
         """Return item `i`, found by iterating up to it. A larger index continues the iteration."""
@@ -214,93 +196,6 @@ class Scanned(View[T_co]):
                 fail(self, i, found.error)
             raise EndOfSequence(f"{self._name}: index {i} out of range for length {found.at}")
         return found
-
-
-class HeadScan(Scan):
-    """The first items of another scan."""
-
-    def __init__(self, view: Head, ready: deque[Any] | None) -> None:
-        super().__init__(view, ready)
-        self.scan = view._source._begin()
-        self.close = self.scan.close  # type: ignore[method-assign]
-        self.count = 0
-
-    def step(self) -> Any:
-        if self.ready is not None:
-            return self.ready.popleft() if self.ready else END
-        if self.count == self.view._most:
-            self.close()
-            return END
-        try:
-            item = self.scan.step()
-        except Exception:
-            self.is_complete = self.scan.is_complete
-            self.count += self.is_complete  # the item exists, and fails
-            raise
-        self.count += item is not END
-        return item
-
-    def result(self) -> View[Any]:
-        return self.view._source._part(self.scan, self.count)  # type: ignore[no-any-return]
-
-
-class FoundItems(Scanned[T_co], Columns[T_co]):
-    """A view whose items are those of another view, which a scan finds: `_target`."""
-
-    _target: Any  # a property
-
-    def _length(self) -> Length:
-        return self._target._n  # type: ignore[no-any-return]
-
-    def _get(self, i: int) -> Any:
-        return self._read(i) if self._reads_on_demand else self._target._get(i)
-
-    def _getmany(self, indices: Indices) -> Sequence[Any]:
-        return super()._getmany(indices) if self._reads_on_demand else self._target._getmany(indices)
-
-    def _iter(self, plan: Plan) -> Iterator[Any]:
-        if isinstance(plan, Endless):
-            return self._stream()
-        return super()._iter(plan) if self._reads_on_demand else self._target._iter(plan)
-
-    def _set(self, i: int, value: Any) -> Iterable[Any]:
-        return self._target._set(i, value)  # type: ignore[no-any-return]
-
-    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        return () if self._known is UNBOUNDED else self._target._parts(i)
-
-
-class Head(FoundItems[Any]):
-    """The first items of a view that scans its source, which is scanned only as far as they need it."""
-
-    _decides = ("_most",)
-    _reads_on_demand = False
-
-    def __init__(self, source: Scanned[Any], most: int) -> None:
-        View.__init__(self, (source,))
-        self._source = source
-        self._most = most
-        self._needs_scan, self._is_unsized = True, False
-        self._found: Deferred[View[Any]] = Deferred()
-
-    def _begin(self, ready: deque[Any] | None = None) -> HeadScan:
-        return HeadScan(self, ready)
-
-    def _part(self, scan: HeadScan, count: int) -> View[Any]:
-        return self._source._part(scan.scan, count)
-
-    def _head(self, n: int) -> View[Any]:
-        return Head(self._source, min(n, self._most))
-
-    @property
-    def _target(self) -> View[Any]:
-        return self._scanned()  # type: ignore[no-any-return]
-
-    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return sources[0].head(self._most)
-
-    def _arguments(self, sources: list[str]) -> list[str]:
-        return [*sources, str(self._most)]
 
 
 class _Failed:
@@ -320,9 +215,3 @@ def _outcomes(view: View[Any]) -> Iterator[Any]:
         if outcome is END:
             return
         yield outcome
-
-
-def _is_bounded(key: slice) -> bool:
-    """Does a slice select from the first items, up to a known one?"""
-    parts = (key.start, key.stop, key.step)
-    return key.stop is not None and all(part is None or part >= 0 for part in parts) and key.step != 0

@@ -9,6 +9,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from ...core.arguments import as_bool
+from ...core.epoch import DRAWS, ORDER
 from ...core.errors import EndOfSequence, brief
 from ...core.indices import (
     UNKNOWN,
@@ -27,16 +28,13 @@ from ...core.iteration import each_with, surviving
 from ...core.once import cached
 from ...core.plain import as_index, is_flag
 from ...core.source import as_view
-from ...core.tracebacks import warn
-from ...core.view import Indexable, Ordered, T, View, is_measured, only_selects, walk
+from ...core.view import Indexable, Ordered, T, View, only_selects
 from ..bases.columns import Columns, selected
 from ..bases.decided import Decided
-from ..bases.one_of_several import OneOfSeveral
 from ..bases.order_digest import index_facts
-from ..bases.random import reorderings
 from ..bases.selection import Selection
 
-__all__ = ["Gather", "GatherView", "Skip", "gather", "take", "warn_of_part_of_shuffle"]
+__all__ = ["Gather", "GatherView", "Skip", "gather", "take"]
 
 
 def gather(sequence: Indexable[T], indexes: Iterable[SupportsIndex], *, check: bool = False) -> View[T]:
@@ -97,7 +95,7 @@ def gather(sequence: Indexable[T], indexes: Iterable[SupportsIndex], *, check: b
     index_map = as_index_map(indexes, "gather: indexes", lambda: source._n)
     if as_bool(check, "gather: check"):
         _check(index_map, source._n)
-    return source._take(index_map)
+    return source._named(index_map)
 
 
 def _by(source: View[Any], indexes: View[Any] | Ordered) -> GatherView:
@@ -126,14 +124,17 @@ class Gather(Selection):
     """The view that `gather` returns, and every slice.
 
     `_map` is a range or an integer array. A Gather wraps another one only to report an index that is out of
-    range there.
+    range there. With `keeps` it keeps the orders below it, otherwise it follows the epoch.
     """
 
     _decides = ("_map",)
 
-    def __init__(self, source: View[Any], index_map: range | IndexArray) -> None:
+    def __init__(self, source: View[Any], index_map: range | IndexArray, keeps: bool = False) -> None:
         super().__init__((source,), len(index_map))
         self._map = index_map
+        if keeps:
+            self._keeps = 1
+            self._varies &= DRAWS
 
     def _where(self, i: int) -> int:
         j = int(self._map[i])
@@ -163,36 +164,39 @@ class Gather(Selection):
         return super()._iter(plan)
 
     def _take(self, indices: range | IndexArray) -> View[Any]:
-        if _within(indices, len(self._map)):
-            return self._sources[0]._take(self._many(indices))
-        return Gather(self, indices)
+        if not _within(indices, len(self._map)):
+            return Gather(self, indices)
+        source, index_map = self._sources[0], self._many(indices)
+        return Gather(source, index_map, keeps=True) if self._keeps else source._take(index_map)
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         j = int(self._map[i])
         return ((self._sources[0], (j,)),) if 0 <= j < self._sources[0]._n else ()
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Gather(sources[0], self._map)
+        return Gather(sources[0], self._map, bool(self._keeps))
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        if isinstance(self._map, range):
-            return [*sources, repr(self._map)]
-        return [*sources, f"<{len(self._map)} indices>"]
+        indices = repr(self._map) if isinstance(self._map, range) else f"<{len(self._map)} indices>"
+        follows = ["follows the epoch"] * bool(self._varies & ORDER)
+        return [*sources, indices, *follows]
 
 
 class GatherView(Columns[Any]):
-    """The view that `gather` returns for a view of indices. Its second source has the indices."""
+    """The view that `gather` returns for a view of indices. Its second source has the indices.
+
+    The indices follow the epoch, and the orders of the first source are kept.
+    """
+
+    _streams = True
+    _keeps = 1
 
     def __init__(self, source: View[Any], order: View[Any]) -> None:
         super().__init__((source, order))
+        self._varies = (source._varies & DRAWS) | order._varies
 
     def _length(self) -> Length:
         return self._sources[1]._n
-
-    @property
-    def _streams(self) -> bool:
-        order = self._sources[1]
-        return order._known is None and bool(order._streams)
 
     def check(self) -> None:
         """Read all indices, and raise the error of the first one that is not valid."""
@@ -296,7 +300,7 @@ class GatherView(Columns[Any]):
     def _select(self, names: tuple[str, ...]) -> View[Any]:
         return type(self)(selected(self._sources[0], names), self._sources[1])
 
-    def _ordered(self, items: bool) -> tuple[Any, ...]:
+    def _ordered(self, items: bool, kept: bool) -> tuple[Any, ...]:
         return index_facts(self._sources[1])
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
@@ -311,11 +315,16 @@ class Skip(Selection):
 
     _decides = ("_start", "_step", "_most")
 
-    def __init__(self, source: View[Any], start: int, step: int, most: int | None = None) -> None:
+    def __init__(
+        self, source: View[Any], start: int, step: int, most: int | None = None, keeps: bool = False
+    ) -> None:
         super().__init__((source,), source._n)
         self._start = start
         self._step = step
         self._most = most
+        if keeps:
+            self._keeps = 1
+            self._varies &= DRAWS
 
     def _where(self, i: int) -> int:
         return self._start + i * self._step
@@ -344,17 +353,26 @@ class Skip(Selection):
     def _take(self, indices: range | IndexArray) -> View[Any]:
         if self._most is not None or (len(indices) and min(_ends(indices)) < 0):
             return Gather(self, indices)
-        return self._sources[0]._take(self._many(indices))
+        source, index_map = self._sources[0], self._many(indices)
+        return Gather(source, index_map, keeps=True) if self._keeps else source._take(index_map)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Skip(sources[0], self._start, self._step, self._most)
+        return Skip(sources[0], self._start, self._step, self._most, bool(self._keeps))
 
     def _arguments(self, sources: list[str]) -> list[str]:
         step = [f"step={self._step}"] * (self._step > 1)
         return [*sources, str(self._start), *step, *[f"most={self._most}"] * (self._most is not None)]
 
 
+def _kept(view: View[Any], index_map: range | IndexArray) -> View[Any]:
+    """Return the items at some indices of a view. They keep the orders below as they stand."""
+    if type(view) is Gather and _within(index_map, len(view)):
+        return Gather(view._sources[0], view._many(index_map), keeps=True)
+    return Gather(view, index_map, keeps=True)
+
+
 View._gather = staticmethod(Gather)
+View._keep = staticmethod(_kept)
 View._gather_by = staticmethod(_by)
 View._skip = staticmethod(Skip)
 
@@ -367,49 +385,3 @@ def _ends(index_map: range | IndexArray) -> tuple[int, int]:
 
 def _within(index_map: range | IndexArray, n: Length) -> bool:
     return not len(index_map) or (min(_ends(index_map)) >= 0 and max(_ends(index_map)) < n)
-
-
-def warn_of_part_of_shuffle(view: Any, who: str) -> bool:
-    """Warn if a sequence is a part of a shuffle. Return whether there was a warning."""
-    if not (isinstance(view, View) and view._random_count and _has_part_of_shuffle(view)):
-        return False
-    warn(
-        f"{who}: the sequence is a part of a shuffle, which has other items in each epoch, so training and"
-        " test data that are parts of one shuffle mix. Use random_split for parts that keep their items, and"
-        " samplers.RandomSampler(data, num_samples=n) for n other items in each epoch",
-        UserWarning,
-    )
-    return True
-
-
-def _has_part_of_shuffle(view: View[Any]) -> bool:
-    """Is a view, or a view below it, a part of a shuffle?
-
-    Every k-th item is not meant, nor what `shard` returns: with the other shares it is complete. Nor is the
-    rest of several epochs, or an epoch of so many items of a mixture.
-
-    >>> import seqkit as sk
-    >>> order = sk.shuffle(range(10), seed=0)
-    >>> [_has_part_of_shuffle(part) for part in (order[:8], order, order[::2], sk.shard(order, 0, 2))]
-    [True, False, False, False]
-    >>> _has_part_of_shuffle(sk.epochs(order, 3)[12:])
-    False
-    """
-    return any(
-        isinstance(node, Gather)
-        and _is_part(node)
-        and any(map(_reads_one, reorderings(node._sources[0], _reads_one)))
-        for node in walk(view)
-    )
-
-
-def _is_part(node: Gather) -> bool:
-    """Are neighbouring items selected, and others left out?"""
-    source = node._sources[0]
-    if not is_measured(source) or (isinstance(node._map, range) and abs(node._map.step) > 1):
-        return False
-    return len(node) < source._n
-
-
-def _reads_one(view: View[Any]) -> bool:
-    return not isinstance(view, OneOfSeveral)

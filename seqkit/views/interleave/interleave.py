@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, cycle, islice, pairwise
 from typing import Any, Literal
 
 from ...core.arguments import as_sequences
 from ...core.errors import EndOfSequence
 from ...core.indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, Unsized
-from ...core.iteration import surviving
+from ...core.iteration import read_forwards, surviving
 from ...core.once import cached
 from ...core.source import as_view
 from ...core.view import Indexable, T, View, sized
-from ..bases.one_of_several import Lengths, OneOfSeveral
+from ..bases.one_of_several import OneOfSeveral
 
 __all__ = ["Interleave", "interleave"]
 
@@ -85,46 +85,27 @@ class Interleave(OneOfSeveral):
 
     @cached
     def _rounds(self) -> Rounds:
-        return self._made(self._ends.lengths)
-
-    @cached
-    def _ends(self) -> Lengths:
-        return Lengths(self._sources)
+        lengths = [source._n for source in self._sources]
+        return Rounds(lengths, min(lengths, default=0) if self._stop == "shortest" else UNBOUNDED)
 
     @cached
     def _is_clear(self) -> bool:
         """Do all sources have a length, or none because they are unbounded?"""
         return all(source._n is not UNKNOWN for source in self._sources)
 
-    def _made(self, lengths: Sequence[Length]) -> Rounds:
-        return Rounds(lengths, min(lengths, default=0) if self._stop == "shortest" else UNBOUNDED)
-
     def _place(self, i: int) -> tuple[int, int]:
-        if self._is_clear:
-            return self._rounds.place(i)
-        while True:  # until no further end is found
-            known = list(self._ends.lengths)
-            rounds = self._made(known)
-            if i >= rounds.length:
-                raise EndOfSequence(f"the sequence ends before index {i}")
-            which, j = rounds.place(i)
-            for other in range(len(known)):
-                if other != which and j - (other > which) >= 0:
-                    self._ends.length(other, j - (other > which))
-            if known == self._ends.lengths:
-                return which, j
+        return self._rounds.place(i)
 
     def _get(self, i: int) -> Any:
-        which, j = self._place(i)
-        try:
-            item = self._sources[which]._get(j)
-        except EndOfSequence:
-            if self._is_clear or self._ends.length(which, j) > j:
-                raise
-            return self._get(i)
+        return super()._get(i) if self._is_clear else read_forwards(self, i)
+
+    def _set(self, i: int, value: Any) -> Iterable[Any]:
         if not self._is_clear:
-            self._ends.reach(which, j)
-        return item
+            raise TypeError(f"interleave: assignment needs sequences with a length: {UNKNOWN.reason}")
+        return super()._set(i, value)
+
+    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return super()._parts(i) if self._is_clear else ()
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         return super()._getmany(indices) if self._is_clear else View._getmany(self, indices)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NoReturn, overload
 
 from ...core.arguments import check_sequences
+from ...core.epoch import ORDER
 from ...core.indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, Unsized
 from ...core.once import cached
 from ...core.randomness import as_name, as_seed
@@ -14,7 +15,7 @@ from ...core.view import Indexable, T, View, is_measured, sized
 from ..bases.columns import selected
 from ..bases.one_of_several import IntArray, OneOfSeveral
 from ..bases.random import Random
-from ..epochs import epochs
+from ..epochs import Epochs
 from .turns import Schedule, as_shares
 
 __all__ = ["Mix", "mix"]
@@ -124,26 +125,28 @@ def _starting_anew(
     if stop == "first":
         return UNBOUNDED, sources
     if stop == "cycle" and not all(map(is_measured, sources)):
-        return UNBOUNDED, tuple(s if is_measured(s) and s._n is UNBOUNDED else epochs(s) for s in sources)
+        return UNBOUNDED, tuple(
+            s if is_measured(s) and s._n is UNBOUNDED else Epochs(s, None) for s in sources
+        )
     lengths = [source._n for source in sources]
     if stop == "last" and not any(lengths):
         return UNBOUNDED, sources
     if not all(lengths):
         raise ValueError(f"mix: an empty sequence cannot start again, as stop={stop!r} requires")
     if stop == "cycle" or any(isinstance(n, Unsized) for n in lengths):
-        return UNBOUNDED, tuple(s if isinstance(s._n, Unsized) else epochs(s) for s in sources)
+        return UNBOUNDED, tuple(s if isinstance(s._n, Unsized) else Epochs(s, None) for s in sources)
     period = sum(shares)
     most = max(-(-len(s) * period // share) for s, share in zip(sources, shares, strict=True))
     drawn = [-(-most * share // period) for share in shares]
     passes = [-(-number // len(s)) for number, s in zip(drawn, sources, strict=True)]
-    return most, tuple(s if p <= 1 else epochs(s, p) for s, p in zip(sources, passes, strict=True))
+    return most, tuple(s if p <= 1 else Epochs(s, p) for s, p in zip(sources, passes, strict=True))
 
 
 class Mix(OneOfSeveral, Random):
     """The view that `mix` returns."""
 
     _decides = ("_shares", "_most")
-    _reorders = True
+    _varies = ORDER
 
     def __init__(
         self,

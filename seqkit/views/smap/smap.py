@@ -3,68 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from operator import itemgetter
-from typing import Any, Literal, NamedTuple, cast, overload
+from typing import Any, NamedTuple, NoReturn, cast, overload
 
+from ...core.adapters import as_results
 from ...core.arguments import as_bool, check_callable
 from ...core.error_path import locate
 from ...core.errors import fail
-from ...core.indices import Indices, Length, Plan, as_list, nth
-from ...core.iteration import Progress, restarting
+from ...core.indices import UNKNOWN, Cursor, Indices, Length, Plan, as_list, nth
+from ...core.iteration import Progress, draw, first_error, restarting, surviving
 from ...core.source import as_view
-from ...core.view import Indexable, T, Table, U, V, View, is_measured, name_of, sized
-from ..bases.side_by_side import Zip, Zipped, common_length
-from .batched import BatchedSmap
+from ...core.view import Indexable, T, Table, U, V, View, has_length, name_of, sized
+from ..bases.side_by_side import SideBySide, Zip
 
 __all__ = ["Smap", "Zip", "smap"]
 
 
 @overload
+def smap(f: Callable[[dict[str, Any]], U], table: Table, /) -> View[U]: ...
+@overload
+def smap(f: Callable[[T], U], sequence: Indexable[T], /) -> View[U]: ...
+@overload
 def smap(
-    f: Callable[[dict[str, Any]], U],
-    table: Table,
-    /,
-    *,
-    zip: Zip = "strict",
-    batched: Literal[False] = False,
+    f: Callable[[T, V], U], first: Indexable[T], second: Indexable[V], /, *, zip: Zip = "strict"
 ) -> View[U]: ...
 @overload
 def smap(
-    f: Callable[[T], U], sequence: Indexable[T], /, *, zip: Zip = "strict", batched: Literal[False] = False
-) -> View[U]: ...
-@overload
-def smap(
-    f: Callable[[T, V], U],
-    first: Indexable[T],
-    second: Indexable[V],
-    /,
-    *,
-    zip: Zip = "strict",
-    batched: Literal[False] = False,
-) -> View[U]: ...
-@overload
-def smap(
-    f: Callable[..., U],
-    first: Indexable[Any],
-    second: Indexable[Any],
-    third: Indexable[Any],
-    /,
-    *more: Indexable[Any],
-    zip: Zip = "strict",
-    batched: Literal[False] = False,
-) -> View[U]: ...
-@overload
-def smap(
-    f: Callable[..., Indexable[U]],
-    /,
-    *sequences: Indexable[Any],
-    zip: Zip = "strict",
-    batched: Literal[True],
-) -> View[U]: ...
-@overload
-def smap(
-    f: Callable[..., Any], /, *sequences: Indexable[Any], zip: Zip = "strict", batched: bool
+    f: Callable[..., Any], /, *sequences: Indexable[Any], zip: Zip = "strict", batched: bool = False
 ) -> View[Any]: ...
 def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: bool = False) -> View[Any]:
     """Return a lazy view of ``f(item)`` for each item of a sequence, or of several sequences side by side.
@@ -98,9 +62,8 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
 
     Notes
     -----
-    One call of `f` per access, or per batched access. A map of a map is read in one loop. A map of several
-    sequences joins the longest chain of maps among them. After ``smap`` of SeqTools; known elsewhere as
-    ``map``, ``transform`` or ``mapobs``.
+    One call of `f` per access, or per batched access. A map of a map is read in one loop.
+    After ``smap`` of SeqTools; known elsewhere as ``map``, ``transform`` or ``mapobs``.
 
     Examples
     --------
@@ -126,253 +89,271 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
     if zip not in ("strict", "shortest"):
         raise ValueError(f"smap: zip must be 'strict' or 'shortest', got {zip!r}")
     if batched is False and len(sequences) == 1:
-        return Smap(f, (as_view(sequences[0], "smap"),))
-    batched = as_bool(batched, "smap: batched")
+        return Smap(f, as_view(sequences[0], "smap"))
     views = tuple(as_view(s, "smap") for s in sequences)
-    return sized(BatchedSmap(f, views, zip) if batched else Smap(f, views, zip))
-
-
-Step = tuple[int, Callable[[Any], Any]]  # the number of a layer, and a function of one argument
-
-
-# The function of a map, the position of the argument that comes from the map below, and the number of other
-# arguments.
-Layer = tuple[Callable[..., Any], int, int]
+    kind = BatchedSmap if as_bool(batched, "smap: batched") else ZippedSmap if len(views) > 1 else None
+    return Smap(f, views[0]) if kind is None else sized(kind(f, views, zip))
 
 
 class Chain(NamedTuple):
-    """Maps that are computed in one loop, the innermost first.
+    """Maps that are computed in one loop: their functions, the innermost first, and the view below them."""
 
-    `inputs` holds the source of the innermost map, and the other sources of all maps.
-    """
-
-    layers: tuple[Layer, ...]
-    inputs: tuple[View[Any], ...]
-    zip: Zip
-
-    def base(self, who: str) -> View[Any]:
-        """Return the view that the loop reads: the input, or rows of several inputs."""
-        return self.inputs[0] if len(self.inputs) == 1 else Zipped(self.inputs, self.zip, who)
-
-    def steps(self) -> tuple[Step, ...]:
-        """Return the functions that make an item of an item of `base`, each with the number of its layer."""
-        if len(self.inputs) == 1:
-            return tuple((number, f) for number, (f, _, _) in enumerate(self.layers))
-        if len(self.layers) == 1:
-            f = self.layers[0][0]
-            return ((0, lambda row: f(*row)),)
-        steps, start = list[Step](), 1
-        for number, (f, at, others) in enumerate(self.layers):
-            steps.append((number, partial(_map_in_row, f, at, slice(start, start + others))))
-            start += others
-        return (*steps, (len(self.layers) - 1, itemgetter(0)))
-
-
-def joined(f: Callable[..., Any], sources: tuple[View[Any], ...], zip: Zip) -> Chain:
-    """Return the chain of a map. It extends the longest chain among its sources.
-
-    Maps of several sequences with different `zip` are not joined: rows have only one rule for their length.
-    """
-    if len(sources) == 1:
-        chain: Chain | None = getattr(sources[0], "_chain", None)
-        parts: tuple[Any, ...] = (((f, 0, 0),), sources, zip)
-        if chain is not None:
-            parts = ((*chain.layers, (f, 0, 0)), chain.inputs, chain.zip)
-        return tuple.__new__(Chain, parts)  # as `Chain(*parts)`, without a call of a function in Python
-    below: list[Chain | None] = [getattr(source, "_chain", None) for source in sources]
-    joinable = [c if c and (len(c.inputs) == 1 or c.zip == zip) else None for c in below]
-    lengths = [len(c.layers) if c else 0 for c in joinable]
-    at = lengths.index(max(lengths))
-    others = sources[:at] + sources[at + 1 :]
-    layer, chain = (f, at, len(others)), joinable[at]
-    if chain is None:
-        return Chain((layer,), (sources[at], *others), zip)
-    return Chain((*chain.layers, layer), chain.inputs + others, zip)
-
-
-def _map_in_row(f: Callable[..., Any], at: int, others: slice, row: list[Any]) -> list[Any]:
-    """Replace the first part of a row by the result of a function of it and of other parts."""
-    arguments = row[others]
-    arguments.insert(at, row[0])
-    row[0] = f(*arguments)
-    return row
+    functions: tuple[Callable[[Any], Any], ...]
+    base: View[Any]
 
 
 class Smap(View[Any]):
-    """The view that `smap` and `starmap` return.
+    """The view that `smap` returns for one sequence, and `starmap`.
 
-    A chain of maps is one loop over the steps of `_chain` and the items of its base. So a deep chain needs no
-    deep stack, neither to read it nor to pickle it.
+    A chain of maps is one loop over the functions of `_chain` and the items of its base. So a deep chain
+    needs no deep stack, neither to read it nor to pickle it.
     """
 
-    def __init__(
-        self,
-        f: Callable[..., Any],
-        sources: tuple[View[Any], ...],
-        zip: Zip = "strict",
-        name: str = "smap",
-    ) -> None:
-        super().__init__(sources, sources[0]._known if len(sources) == 1 else None)
-        self._name = name
-        self._chain: Chain = joined(f, sources, zip)
-        # The view and the functions of the loop. A `cached` attribute would make each access slower.
-        self._loop: tuple[View[Any], tuple[Step, ...]] | None = None
+    _streams = True
 
-    def _prepare(self) -> tuple[View[Any], tuple[Step, ...]]:
-        self._loop = self._chain.base(self._name), self._chain.steps()
-        return self._loop
+    def __init__(self, f: Callable[..., Any], source: View[Any], name: str = "smap") -> None:
+        super().__init__((source,), source._known)
+        self._name = name
+        below: Chain | None = getattr(source, "_chain", None)
+        parts: Any = ((f,), source) if below is None else ((*below.functions, f), below.base)
+        self._chain: Chain = tuple.__new__(Chain, parts)  # without a call of a function in Python
 
     def _length(self) -> Length:
-        # The sources may be a deep chain. Then do not ask them for a length that they must find first.
-        known = all(source._known is not None for source in self._sources)
-        return common_length(self._sources if known else self._chain.inputs, self._chain.zip, self._name)
-
-    @property
-    def _streams(self) -> bool:
-        first, *others = self._chain.inputs
-        return not others and first._known is None and first._streams
-
-    @property
-    def _reads_on_demand(self) -> bool:
-        first, *others = self._chain.inputs
-        return not others and first._reads_on_demand
-
-    def _slice(self, key: slice) -> View[Any]:
-        if self._known is None and self._reads_on_demand:
-            return self._over(self._chain.inputs[0]._slice(key))
-        return super()._slice(key)
+        return self._chain.base._n  # the sources may be a deep chain
 
     def _head(self, n: int) -> View[Any]:
-        base, *others = self._chain.inputs
-        return super()._head(n) if others or is_measured(base) else self._over(base.head(n))
-
-    def _over(self, base: View[Any]) -> View[Any]:
-        """Return the maps of the chain over another view."""
-        for number in range(len(self._chain.layers)):
-            base = self._layer(number)._rebuild((base,))
+        base = self._chain.base
+        if has_length(base):
+            return super()._head(n)
+        base = base._head(n)
+        for layer in self._layers():
+            base = layer._rebuild((base,))
         return base
 
     def _get(self, i: int) -> Any:
-        base, steps = self._loop or self._prepare()
-        item = base._get(i)
-        step = 0
+        functions, base = self._chain
+        item, rest = base._get(i), iter(functions)
         try:
-            for step, f in steps:
+            for f in rest:
                 item = f(item)
         except Exception as error:
-            fail(self._layer(step), i, error)
+            fail(self._reached(rest), i, error)
         return item
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        base, steps = self._loop or self._prepare()
-        items = base._iter(plan)
-        run = self._run_one if len(steps) == 1 else self._run
-        return restarting(lambda progress: run(steps, items, plan, progress))
+        items = self._chain.base._iter(plan)
+        run = self._run_one if len(self._chain.functions) == 1 else self._run
+        return restarting(lambda progress: run(items, plan, progress))
 
-    def _run(
-        self, steps: tuple[Step, ...], items: Iterator[Any], plan: Plan, progress: Progress
-    ) -> Iterator[Any]:
-        step = 0
+    def _run(self, items: Iterator[Any], plan: Plan, progress: Progress) -> Iterator[Any]:
+        functions = self._chain.functions
         try:
-            for drawn in progress.counted(items):
-                item = drawn
+            for item in progress.counted(items):
+                rest = iter(functions)
                 try:
-                    for step, f in steps:
+                    for f in rest:
                         item = f(item)
-                except BaseException as error:
-                    self._failed(error, step, plan, progress, drawn)
-                    raise
+                except Exception as error:
+                    self._failed(error, rest, plan, progress)
                 yield item
         except Exception as error:
-            locate(error, self, nth(plan, progress.position))
-            progress.skipped += 1
+            self._locate(error, plan, progress)
+            raise
+        except BaseException:
+            progress.interrupted = True
             raise
         progress.done = True
 
-    def _run_one(
-        self, steps: tuple[Step, ...], items: Iterator[Any], plan: Plan, progress: Progress
-    ) -> Iterator[Any]:
+    def _run_one(self, items: Iterator[Any], plan: Plan, progress: Progress) -> Iterator[Any]:
         # The same loop for a single function, which is the most common case, is a third faster.
-        ((step, f),) = steps
+        (f,) = self._chain.functions
         try:
             for item in progress.counted(items):
                 try:
                     yield f(item)
-                except BaseException as error:
-                    if isinstance(error, Exception) or _raised_in(f, error):
-                        self._failed(error, step, plan, progress, item)
-                    raise
+                except Exception as error:
+                    self._failed(error, iter(()), plan, progress)
         except Exception as error:
-            locate(error, self, nth(plan, progress.position))
-            progress.skipped += 1
+            self._locate(error, plan, progress)
+            raise
+        except BaseException:
+            progress.interrupted = True
             raise
         progress.done = True
 
-    def _failed(self, error: BaseException, step: int, plan: Plan, progress: Progress, item: Any) -> None:
-        """Report an error of a function for an item. After an interrupt, the item is drawn again."""
-        if not isinstance(error, Exception):
-            progress.again(item)
-            return
+    def _failed(self, error: Exception, rest: Iterator[Any], plan: Plan, progress: Progress) -> NoReturn:
+        """Report an error of a function. `rest` has the functions after it."""
         progress.skipped -= 1  # this item was counted, unlike an item that the source failed to give
-        fail(self._layer(step), nth(plan, progress.position), error)
+        fail(self._reached(rest), nth(plan, progress.position), error)
+
+    def _locate(self, error: Exception, plan: Plan, progress: Progress) -> None:
+        locate(error, self, nth(plan, progress.position))
+        progress.skipped += 1
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
-        results: list[Any] = []
-        step = 0
-        base, steps = self._loop or self._prepare()
-        items = base._getmany(indices)
+        functions, base = self._chain
+        items, results, rest = base._getmany(indices), list[Any](), iter(functions)
         try:
-            if len(steps) == 1:
-                ((step, f),) = steps
-                for item in items:
-                    results.append(f(item))
-                return results
             for item in items:
-                for step, f in steps:
+                rest = iter(functions)
+                for f in rest:
                     item = f(item)
                 results.append(item)
         except Exception as error:
-            fail(self._layer(step), as_list(indices)[len(results)], error)
+            fail(self._reached(rest), as_list(indices)[len(results)], error)
         return results
 
-    def _layer(self, number: int) -> Smap:
-        """Return the view of the chain whose function is that of layer `number`."""
-        layer = self
-        for _, at, _ in self._chain.layers[:number:-1]:
-            layer = cast(Smap, layer._sources[at])
+    def _reached(self, rest: Iterator[Any]) -> View[Any]:
+        """Return the view of the chain whose function was called last. `rest` has the functions after it."""
+        layer: View[Any] = self
+        for _ in rest:
+            layer = layer._sources[0]
         return layer
 
+    def _layers(self) -> list[Smap]:
+        """Return the maps of the chain, the innermost first."""
+        layers = [self]
+        while len(layers) < len(self._chain.functions):
+            layers.append(cast(Smap, layers[-1]._sources[0]))
+        return layers[::-1]
+
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Smap(self._chain.layers[-1][0], sources, self._chain.zip, self._name)
+        return Smap(self._chain.functions[-1], sources[0], self._name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Flat, so that pickling a long chain does not nest.
-        maps: list[tuple[Any, ...]] = []
-        layer: Any = self
-        for f, at, _ in reversed(self._chain.layers):
-            before, after = layer._sources[:at], layer._sources[at + 1 :]
-            maps.append((f, before, after, layer._chain.zip, layer._name, layer._site))
-            layer = layer._sources[at]
-        return _stack_maps, (layer, maps[::-1])
+        functions, base = self._chain
+        return _stack_maps, (base, functions, [(layer._name, layer._site) for layer in self._layers()])
 
     def _functions(self) -> tuple[Callable[..., Any], ...]:
-        return (self._chain.layers[-1][0],)
+        return (self._chain.functions[-1],)
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        return [name_of(self._chain.layers[-1][0]), *sources]
+        return [name_of(self._chain.functions[-1]), *sources]
 
 
-def _raised_in(f: Callable[..., Any], interrupt: BaseException) -> bool:
-    """Return whether an interrupt came during ``f(item)``, not just after its result was handed out.
-
-    A function written in Python has a frame of its own in the traceback then.
-    """
-    trace = interrupt.__traceback__
-    return not hasattr(f, "__code__") or (trace is not None and trace.tb_next is not None)
-
-
-def _stack_maps(base: View[Any], maps: list[tuple[Any, ...]]) -> View[Any]:
-    for f, before, after, rule, name, site in maps:
-        base = Smap(f, (*before, base, *after), rule, name)
-        base._site = site or base._site
+def _stack_maps(base: View[Any], functions: tuple[Any, ...], names: list[tuple[str, Any]]) -> View[Any]:
+    for f, (name, site) in zip(functions, names, strict=True):
+        base = Smap(f, base, name)
+        base._site = site
     return base
+
+
+class ZippedSmap(SideBySide):
+    """The view that `smap` returns for several sequences."""
+
+    def __init__(self, f: Callable[..., Any], sources: tuple[View[Any], ...], zip: Zip) -> None:
+        super().__init__(sources, zip)
+        self._f = f
+
+    def _apply(self, i: int, row: Sequence[Any]) -> Any:
+        try:
+            return self._f(*row)
+        except Exception as error:
+            fail(self, i, error)
+
+    def _get(self, i: int) -> Any:
+        return self._apply(i, self._row(i))
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        return list(map(self._apply, as_list(indices), zip(*self._columns(indices), strict=True)))
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        return self._rows(plan, self._apply)
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return ZippedSmap(self._f, sources, self._zip)
+
+    def _functions(self) -> tuple[Callable[..., Any], ...]:
+        return (self._f,)
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        return [name_of(self._f), *sources]
+
+
+ZippedSmap._name = "smap"
+
+
+class BatchedSmap(SideBySide):
+    """The view that `smap` returns for a function of many items."""
+
+    BLOCK = 256  # most items that iteration maps at once
+
+    def __init__(self, f: Callable[..., Any], sources: tuple[View[Any], ...], zip: Zip = "strict") -> None:
+        super().__init__(sources, zip)
+        self._f = f
+
+    def _get(self, i: int) -> Any:
+        return self._map([i])[0]
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        return self._map(indices) if len(indices) else []
+
+    def _map(self, indices: Indices) -> Sequence[Any]:
+        return self._checked(indices, self._apply(indices, self._columns(indices)))
+
+    def _apply(self, indices: Indices, columns: list[Sequence[Any]]) -> Any:
+        try:
+            return self._f(*columns)
+        except Exception as error:
+            self._fail(indices, error)
+
+    def _checked(self, indices: Indices, results: Any) -> Sequence[Any]:
+        try:
+            return as_results(results, len(indices), name_of(self._f))
+        except Exception as error:
+            self._fail(indices, error)
+
+    def _fail(self, indices: Indices, error: Exception) -> NoReturn:
+        many = f"mapping {len(indices)} items at once" if len(indices) > 1 else ""
+        fail(self, as_list(indices)[0], error, many)
+
+    def _one(self, i: int, row: list[Any]) -> Any:
+        return self._checked([i], self._apply([i], [[x] for x in row]))[0]
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        """Map blocks of items. If the function fails for a block, map its items one by one."""
+        if self._n is UNKNOWN:
+            return self._rows(plan, self._one)
+        cursor, size, single = Cursor(plan), 32, 0
+        items: Iterator[Any] = iter(())
+        ahead = [source._iter(plan) for source in self._sources] if self._reads_ahead else None
+
+        def read(i: int) -> Any:
+            nonlocal size, items, single
+            for item in items:
+                return item
+            if single:
+                single -= 1
+                return self._get(i)
+            block, size = cursor.take(size), self.BLOCK
+            single = len(block) - 1  # unless the function succeeds
+            try:
+                results = self._apply(block, self._columns(block) if ahead is None else _drawn(block, ahead))
+            except Exception:
+                return self._get(i)
+            items, single = iter(self._checked(block, results)), 0
+            return next(items)
+
+        return surviving(self, plan, read)
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return BatchedSmap(self._f, sources, self._zip)
+
+    def _functions(self) -> tuple[Callable[..., Any], ...]:
+        return (self._f,)
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        return [name_of(self._f), *sources, "batched=True"]
+
+
+BatchedSmap._name = "smap"
+
+
+def _drawn(block: Indices, ahead: list[Iterator[Any]]) -> list[Sequence[Any]]:
+    """Return the next items of iterators over the sources, where those read ahead."""
+    failed: dict[int, Exception] = {}
+    columns: list[Sequence[Any]] = [draw(items, 0, len(block), failed) for items in ahead]
+    if failed:
+        raise first_error(failed)
+    return columns

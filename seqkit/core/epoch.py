@@ -1,0 +1,65 @@
+"""`Epoch`: the pass that a view reads. It has one number for the orders of the view, and one for its draws.
+
+A selection by index keeps the orders below it: ``order[:8]`` has the same items in every epoch. What is drawn
+follows the epoch, such as the numbers of `random_map`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["AS_IT_STANDS", "DRAWS", "ORDER", "Epoch"]
+
+# The bits of `View._varies`.
+ORDER = 1  # another item stands at each position in each epoch
+DRAWS = 2  # the items themselves differ from epoch to epoch
+
+_BITS = 31
+
+
+class Epoch(NamedTuple):
+    """An epoch for the orders of a view, and one for its draws. None: the epoch in which each stands.
+
+    Examples
+    --------
+    >>> Epoch(3, 3).kept, Epoch(None, 5).after(Epoch(3, 3))
+    (Epoch(order=None, draws=3), Epoch(order=3, draws=5))
+    """
+
+    order: int | None
+    draws: int | None
+
+    @property
+    def kept(self) -> Epoch:
+        """The same epoch below a selection, which keeps its orders."""
+        return Epoch(None, self.draws)
+
+    def after(self, before: Epoch) -> Epoch:
+        """Return the epoch of a view that was keyed for `before`, and then for this epoch."""
+        return Epoch(
+            before.order if self.order is None else self.order,
+            before.draws if self.draws is None else self.draws,
+        )
+
+    @property
+    def number(self) -> int:
+        """One int for both numbers, for the messages of workers. Epoch e of both is e.
+
+        >>> Epoch(7, 7).number, Epoch.of(Epoch(None, 7).number), Epoch.of(Epoch(2, 7).number)
+        (7, Epoch(order=None, draws=7), Epoch(order=2, draws=7))
+        """
+        order, draws = self
+        if draws is None:
+            return -1
+        return draws if order == draws else -2 - ((0 if order is None else order + 1) << _BITS | draws)
+
+    @classmethod
+    def of(cls, number: int) -> Epoch:
+        """Return the epoch of a number."""
+        if number >= -1:
+            return AS_IT_STANDS if number < 0 else cls(number, number)
+        order, draws = divmod(-2 - number, 1 << _BITS)
+        return cls(order - 1 if order else None, draws)
+
+
+AS_IT_STANDS = Epoch(None, None)
