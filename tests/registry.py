@@ -490,12 +490,6 @@ RANDOM = [
         lambda x: shuffled(chunks(x, 2, "discard"), 2),
         writes=True,
     ),
-    Case(
-        "shuffle order=numpy",
-        lambda s: sk.shuffle(s, 6, order="numpy"),
-        lambda x: [x[i] for i in np.random.default_rng(6).permutation(len(x))],
-        writes=True,
-    ),
     Case("shuffle slice", lambda s: sk.shuffle(s, seed=9)[::-2], lambda x: shuffled(x, 9)[::-2], writes=True),
     Case(
         "shuffle_groups",

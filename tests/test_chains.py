@@ -15,7 +15,6 @@ from seqkit.core.randomness import item_generator, node_key
 from seqkit.testing import strategies
 from seqkit.testing.reading import pick
 from seqkit.testing.subject import close, expect
-from seqkit.views.bases.random import is_reordered
 
 from .registry import chunks, dealt, mixed, shuffled, windows
 
@@ -146,7 +145,6 @@ class ChainOfViews(RuleBasedStateMachine):
         n = len(x) * 3 // 2
         self.extend(f"sk.mix([v, v[::-1]], [2, 1], seed={seed})", mixed([x, x[::-1]], (2, 1), n, seed, salt))
 
-    @precondition(lambda self: not is_reordered(self.view))
     @rule(seed=seeds)
     def random_split(self, seed: int) -> None:
         n = len(self.model)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import seqkit as sk
 from seqkit.testing import check_view, strategies
 from seqkit.testing.reading import pick
-from seqkit.testing.subject import close, expect, forms
+from seqkit.testing.subject import close, expect, forms, refused
 
 from .registry import CASES, Case
 
@@ -155,7 +155,7 @@ LAYS: list[Callable[[Any], Any]] = [
 
 
 @every_random_case
-def test_iteration_goes_on_at_an_interrupted_item(case: Case) -> None:
+def test_an_interrupted_iterator_is_over_and_says_so(case: Case) -> None:
     n = max(case.sizes)
     items = case.items([i * 3 + 10 for i in range(n)])
     for lay, at in product(LAYS, range(n)):
@@ -163,23 +163,24 @@ def test_iteration_goes_on_at_an_interrupted_item(case: Case) -> None:
         source = Interrupting(items, at)
         view = lay(case.build(source if at % 2 else sk.smap(lambda x: x, source)))
         if not view._reads_ahead:  # an interrupt in a worker is an error of its item
-            found = past_interrupts(view)
-            expect(f"the items with an interrupt at item {at}", found, expected)
+            _expect_end(iter(view), expected, at)
         close(view)
 
 
-def past_interrupts(view: sk.View[Any]) -> list[Any]:
-    items, found = None, list[Any]()
-    while True:
-        try:
-            if items is None:
-                items = iter(view)  # which may read items, to find the length
-            for item in items:
-                assert len(found) < 1000
-                found.append(item)
-            return found
-        except KeyboardInterrupt:
-            pass
+def _expect_end(items: Any, expected: list[Any], at: int) -> None:
+    """Expect the first items of an iterator, an interrupt, and then no silent end."""
+    found: list[Any] = []
+    try:
+        while True:
+            found.append(next(items))
+    except StopIteration:
+        expect("the items without an interrupt", found, expected)
+        return
+    except KeyboardInterrupt:
+        pass
+    expect(f"the items before an interrupt at item {at}", found, expected[: len(found)])
+    for _ in range(2):
+        refused("an iterator after an interrupt", RuntimeError, next, items)
 
 
 BY_INDEX = (

@@ -8,6 +8,7 @@ exception pass through instead.
 from __future__ import annotations
 
 import reprlib
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -357,11 +358,12 @@ def fail(view: Any, index: Any, error: Exception, doing: str = "") -> NoReturn:
     """Raise `error`, the exception of item `index` of `view`, as the policy demands.
 
     Call it only from an ``except`` block around user code: if that code reads to the end of another sequence,
-    this is an error here. An `EvaluationError` of an inner view passes unchanged, and so does a
-    RecursionError. A `RemoteError` is wrapped under both policies, because its class says nothing.
+    this is an error here. An `EvaluationError` of an inner view passes unchanged, and so does the
+    RecursionError of a pipeline that is too deep. A `RemoteError` is wrapped under both policies, because its
+    class says nothing.
     """
     try:
-        if isinstance(error, EvaluationError | RecursionError):
+        if isinstance(error, EvaluationError) or (isinstance(error, RecursionError) and _is_deep()):
             raise error
         if _policy.get() == "passthrough" and not isinstance(error, RemoteError):
             raise IndexError(*error.args) if isinstance(error, EndOfSequence) else error
@@ -369,6 +371,15 @@ def fail(view: Any, index: Any, error: Exception, doing: str = "") -> NoReturn:
         raise EvaluationError(message, index=index, view=view) from error
     finally:
         del error  # avoids a reference cycle with this frame
+
+
+def _is_deep() -> bool:
+    """Do the calls up to here take half of the stack? Then a RecursionError is not that of a function."""
+    frame: Any = sys._getframe(1)
+    depth = 0
+    while frame is not None:
+        frame, depth = frame.f_back, depth + 1
+    return 2 * depth > sys.getrecursionlimit()
 
 
 def brief(value: Any) -> str:

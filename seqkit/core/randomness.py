@@ -24,7 +24,6 @@ from .plain import as_index
 
 __all__ = [
     "DrawnSeed",
-    "NumpyPermutation",
     "Permutation",
     "as_name",
     "as_seed",
@@ -260,37 +259,3 @@ class Permutation:
             np.right_shift(mixed, shifts[target], out=mixed)
             np.bitwise_xor(halves[target], mixed, out=halves[target])
         return (halves[1] << np.uint64(self._low)) | halves[0]
-
-
-class NumpyPermutation:
-    """The permutation that `numpy.random.default_rng` draws: a table of 8 bytes per item.
-
-    Epoch 0 uses ``default_rng(seed)``. Later epochs use generators spawned from the seed.
-
-    Examples
-    --------
-    >>> drawn = np.random.default_rng(3).permutation(10)
-    >>> NumpyPermutation(10, seed=3, epoch=0).many(range(10)).tolist() == drawn.tolist()
-    True
-    """
-
-    def __init__(self, n: int, seed: int, epoch: int) -> None:
-        self.n = n
-        self.seed = seed
-        self.epoch = epoch
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return NumpyPermutation, (self.n, self.seed, self.epoch)  # without the table
-
-    @cached
-    def _table(self) -> npt.NDArray[np.int64]:
-        spawned = (self.epoch,) if self.epoch else ()
-        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=spawned)).permutation(self.n)
-
-    def one(self, i: int) -> int:
-        """Return the image of `i`."""
-        return self._table.item(i)
-
-    def many(self, indices: Indices) -> npt.NDArray[np.int64]:
-        """Return the images of `indices`."""
-        return self._table[as_array(indices)]

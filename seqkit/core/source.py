@@ -117,10 +117,6 @@ class Source(View[T_co]):
             self._reads_many = reads_many(data)
             self._varies = DRAWS if listeners(data) else 0
 
-    @property
-    def _selects(self) -> bool:
-        return isinstance(self._data, range | list | np.ndarray)
-
     def _get(self, i: int) -> T_co:
         try:
             item: T_co = self._data[i]
@@ -178,16 +174,12 @@ class Source(View[T_co]):
     def _rebuild(self, sources: tuple[View[Any], ...]) -> Self:
         return self
 
-    def _wrapped(self) -> Any:
-        data = self._data
-        return data._data if isinstance(data, TableReader) else data
-
     def _keyed(self, sources: tuple[View[Any], ...], epoch: Epoch) -> View[T_co]:
         return self if epoch.draws is None else ToldSource(self, epoch.draws)
 
     def _described(self, sources: list[str]) -> str:
         n = "?" if isinstance(self._n, Unsized) else self._n
-        data = self._wrapped()
+        data = self._data._data if isinstance(self._data, TableReader) else self._data
         mapped = data.base if type(data) is np.ndarray else data
         file = mapped.filename if isinstance(mapped, np.memmap) else None
         where = f" in {os.path.basename(file)}" if file else ""

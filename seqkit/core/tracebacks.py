@@ -18,8 +18,8 @@ __all__ = [
     "frames_of_others",
     "hide_frames",
     "hiding_frames",
-    "ours",
     "place",
+    "user_line",
     "warn",
     "with_sources",
 ]
@@ -119,6 +119,12 @@ ours = _Ours()
 def _cloudpickle() -> str:
     module = sys.modules.get("cloudpickle")
     return os.path.dirname(module.__file__ or _HERE) + os.sep if module else _HERE
+
+
+def user_line(depth: int) -> tuple[str, int, str]:
+    """Return file, line and function of the innermost frame of user code."""
+    frame = _user_frame(depth + 1)
+    return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
 
 
 def _user_frame(depth: int) -> FrameType:

@@ -7,39 +7,39 @@ A view is an immutable, lazy sequence over other sequences. A combinator writes 
 hook                           must?  promise
 =============================  =====  ====================================================================
 ``_sources``                   yes    tuple of input views
-``_length()``                  no     an int, or why there is none (`UNBOUNDED`, `UNKNOWN`). Called when
-                                      the length is first needed. Default: that of the first source
 ``_get(i)``                    yes    the item; `i` is an int in ``[0, length)``
 ``_rebuild(sources)``          yes    the same view over other sources
+``_length()``                  no     an int, or why there is none (`UNBOUNDED`, `UNKNOWN`). Called when
+                                      the length is first needed. Default: that of the first source
 ``_iter(plan)``                no     the items of a plan, in order. Survives errors
 ``_getmany(indices)``          no     the items of a sized batch of indices
 ``_take(indices)``             no     the view of a range or index array
 ``_set(i, value)``             no     the functions to call in order to write item `i`
-``_parts(i)``                  no     the items of the sources that make item `i`. Default: item `i` of each
-``_needs(i)``                  no     the part of `_parts(i)` that is known without reading an item or calling
-                                      a user function. Default: all of it
-``_keyed(sources, epoch)``     no     the same view for an epoch. Default: `_rebuild` if a source changed
-``_wrapped()``                 no     the user's object, of a view without sources
-``_ordered(items)``            no     what decides which items of the sources stand where, see `order_digest`:
-                                      the attributes named by ``_decides``. None: the items of the sources
+``_parts(i)``                  no     the items of the sources that make item `i`. Reads no item and calls no
+                                      function of the user. () if that is not known yet. Default: item `i`
+                                      of each source
+``_needs(i)``                  no     what the node below must compute for item `i`. Differs from `_parts`
+                                      where an item serves many, or is kept
+``_keyed(sources, epoch)``     no     the same view for an `Epoch`. Default: `_rebuild` if a source changed
 ``_arguments(sources)``        no     the arguments that `repr` shows, given the text of the sources
 ``_functions()``               no     the user's functions, for `explain`
 =============================  =====  ====================================================================
 
-Attributes describe a view. ``_length_reads``: finding the length may read items. ``_reads_ahead``: iterating
-works ahead of the consumer. ``_streams``: iterating with the plan `Endless` finds the end, and is cheaper now
-than to find the length first. ``_reads_on_demand``: `_get` finds the end too, and the length may be infinite.
-``_has_parts``: `_parts` reads nothing. ``_selects``: the items are those of the sources, found by arithmetic.
-``_reads_groups``: an item of a source is a group of items, which a worker keeps while it reads them.
-``_readers``: most workers that can share the work, because a stream below is read in order by so many.
-``_varies``: epochs may differ, because something is random, or an object is told the epoch. ``_passes_on``:
-each item is an item of a source, as it is. Errors do not name a view whose ``_name`` is empty. Each optional
-hook must agree with its default, and `seqkit.testing.check_view` verifies it.
+Five attributes describe a view. ``_length_reads``: finding the length may read items. ``_streams``: iterating
+with the plan `Endless` finds the end, as iterating the last source does. ``_reads_ahead``: iterating works
+ahead of the consumer. ``_varies``: `ORDER` if other items stand at each position in other epochs, `DRAWS` if
+items are computed anew. ``_passes_on``: each item is an item of a source, as it is.
+
+An index names an item: what is selected by index keeps the orders below it, see `epoch`. A selection has
+``_keeps``, the number of its first sources whose orders are kept. ``_readers`` is the number of workers that
+can share the work. ``_ordered`` and ``_decides`` are for `order_digest`. Errors do not name a view whose
+``_name`` is empty. Each optional hook must agree with its default, and `seqkit.testing.check_view` verifies it.
 """
 
 from __future__ import annotations
 
 import operator
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -68,7 +68,7 @@ from .indices import (
 )
 from .iteration import surviving
 from .plain import as_index, is_flag
-from .tracebacks import hide_frames, hiding_frames, ours
+from .tracebacks import hide_frames, hiding_frames, user_line
 
 __all__ = [
     "Indexable",
@@ -100,6 +100,9 @@ V = TypeVar("V")
 T_co = TypeVar("T_co", covariant=True)
 
 Write = Callable[[], object]
+
+# With the environment variable SEQKIT_DEBUG, errors name the line that made the failing view.
+is_debugging = os.environ.get("SEQKIT_DEBUG", "0") not in ("", "0")
 
 _MOST_PARTIALS = 16  # around a function, for its name
 
@@ -149,23 +152,6 @@ class _FoundWhenNeeded:
         return n
 
 
-class _SourceObject:
-    """The attribute `source` of views. Instances of a subclass may have an attribute of this name."""
-
-    @hiding_frames()
-    def __get__(self, view: Any, kind: type) -> Any:
-        if view is None:
-            return self
-        leaves = [node for node in walk(view) if not node._sources]
-        owners = [leaf for leaf in leaves if type(leaf)._wrapped is not View._wrapped] or leaves
-        found = {id(data): data for data in (leaf._wrapped() for leaf in owners)}
-        if len(found) > 1:
-            raise AttributeError(
-                f"{view._name}: {len(found)} objects lie below this view, so it has no source"
-            )
-        return found.popitem()[1]
-
-
 class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     """A lazy, indexable sequence; the base class of every combinator.
 
@@ -180,34 +166,24 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     n : int, Unsized or None
         The length if it is known. None (the default) calls `_length` when the length is first needed.
 
-    Attributes
-    ----------
-    source : object
-        The user's object below this view and all views that it is made of, such as a data set. A view of
-        several objects has none.
-
     Examples
     --------
     >>> import seqkit as sk
     >>> lengths = sk.smap(len, ["a", "bc", ""])
     >>> isinstance(lengths, View), lengths[1], list(lengths[::-1]), 2 in lengths
     (True, 2, [0, 2, 1], True)
-    >>> lengths.source
-    ['a', 'bc', '']
     """
 
+    _site: tuple[str, int, str] | None = None  # the user's line that made the view
     _name = "view"  # the public name: the class name in snake_case
     _reads_ahead = False
     _length_reads = False
     _streams = False
-    _selects: Any = False  # or a property
-    _reads_groups = False
     _decides: tuple[str, ...] | None = None
     _readers = sys.maxsize
     _varies = 0
     _keeps = 0
     _passes_on = False
-    source: Any = _SourceObject()
     _n: Length = cast(Any, _FoundWhenNeeded())
     _gather: Callable[[View[Any], range | IndexArray], View[Any]]  # set by views/gather/gather.py
     _keep: Callable[[View[Any], range | IndexArray], View[Any]]  # set by views/gather/gather.py
@@ -228,10 +204,8 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         self._known = n
         if n is not None:
             self._n = n
-        frame = sys._getframe(1)  # the user's code that creates the view, found without a call
-        while ours[frame.f_code.co_filename] and (outer := frame.f_back) is not None:
-            frame = outer
-        self._site = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+        if is_debugging:
+            self._site = user_line(1)
         # The random views in the expression, and those of them that are orders. They salt the next seed.
         self._random_count: int = 0
         self._order_count: int = 0
@@ -280,9 +254,6 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     def _keyed(self, sources: tuple[View[Any], ...], epoch: Epoch) -> View[T_co]:
         changed = any(new is not old for new, old in zip(sources, self._sources, strict=True))
         return self._rebuild(sources) if changed else self
-
-    def _wrapped(self) -> Any:
-        raise AttributeError(f"{self._name}: no object of yours lies below this view, so it has no source")
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return sources
@@ -364,7 +335,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         try:
             n = self._n
             if isinstance(n, Unsized):
-                raise TypeError(f"{self._name} has no length: {n.reason}")
+                raise TypeError(f"{self!r} has no length: {n.reason}")
         except Exception as error:  # also of an item that `filter` scanned
             hide_frames(error)
             raise
@@ -510,8 +481,6 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
             return ". A view has one axis. Index its items: view[i][j]."
         if not isinstance(key, str):
             return ""
-        if getattr(self, "_column_names", lambda: None)() is not None:
-            return f". For a column use view.select({key!r})."
         return f". For a column use view.smap(lambda item: item[{key!r}])."
 
     def _as_int(self, key: Any) -> int:
@@ -640,7 +609,13 @@ def only_selects(view: View[Any]) -> bool:
     >>> only_selects(order), only_selects(sk.smap(abs, order))
     (True, False)
     """
-    return all(node._selects for node in walk(view))
+    return not any(
+        node._functions()
+        or node._length_reads
+        or node._reads_ahead
+        or not (node._sources or isinstance(getattr(node, "_data", None), range | list | np.ndarray))
+        for node in walk(view)
+    )
 
 
 def sized(view: _SomeView) -> _SomeView:
@@ -730,7 +705,7 @@ def at_epoch(root: View[Any], epoch: Epoch) -> View[Any]:
         new = node
         if _follows(node):
             new = node._keyed(tuple([keyed[source] for source in sources]), below if key[1] else epoch)
-            if new is not node:
+            if is_debugging and new is not node:
                 new._site = node._site
         keyed[key] = new
     return keyed[id(root), False]

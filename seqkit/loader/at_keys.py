@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.adapters import TableReader
 from ..core.epoch import DRAWS
 from ..core.errors import EndOfSequence, EvaluationError, fail
 from ..core.indices import UNBOUNDED, Indices, Plan, as_list
@@ -59,7 +60,7 @@ class Samples(View[Any]):
         self._varies &= DRAWS
         data = source._data if isinstance(source, Source) else None
         # Tables are read by position, in readers of seqkit that wrap them.
-        takes_keys = data is not None and data is source._wrapped()
+        takes_keys = data is not None and not isinstance(data, TableReader)
         self._takes_lists = takes_keys and not isinstance(data, _PLAIN)
         self._takes_keys = takes_keys and not isinstance(data, np.ndarray)
 

@@ -19,6 +19,7 @@ from ..core.units import count, percent, plural, rounded, seconds, size
 from ..core.view import Indexable, View
 from ..engine.prefetch import Prefetch, prefetch
 from ..engine.statistics import Statistics
+from ..views.filter import Filter
 from . import html
 from .choose import MEASURING_S, choose
 from .diagnosis import Diagnosis, Measurement, NodeFigures, Stage, diagnose
@@ -228,6 +229,8 @@ class _ProbedPipeline:
             self.nodes[below] = view, rebuilt
         else:
             rebuilt = view._rebuild(sources)
+            if isinstance(view, Filter):  # its predicate may remember what it has seen
+                rebuilt._asked = view._asked
         if not rebuilt._streams:
             _ = rebuilt._n  # before reading, because finding it may read items
         self._probes[id(view)] = Probe(rebuilt, number, self._recording)

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.errors import EvaluationError, ItemTimeout, RemoteError, WorkerDied, summary
-from ..core.once import Deferred
 from ..core.view import View, is_measured
 from ..engine.engine import why_not_here
 from ..engine.prefetch import Prefetch, prefetch
@@ -250,10 +249,10 @@ def _scanned_anew(view: View[Any], sources: tuple[View[Any], ...]) -> View[Any] 
     if not (view._sources and view._length_reads):
         return None
     if is_measured(sources[0]) and isinstance(n := sources[0]._n, int) and n > MOST_SCANNED:
-        sources = (sources[0][:MOST_SCANNED], *sources[1:])
+        sources = (sources[0].head(MOST_SCANNED), *sources[1:])
     rebuilt = view._rebuild(sources)
     if isinstance(rebuilt, Scanned):  # it shares the scan of the given view
-        rebuilt._found = Deferred()
+        rebuilt._forget()
     return rebuilt
 
 

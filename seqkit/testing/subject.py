@@ -111,6 +111,8 @@ def refused(what: str, kind: type[Exception], attempt: Callable[..., Any], *argu
 
 
 def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) and isinstance(b, list):  # a window of an array
+        return _same(a.tolist(), b)
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return type(a) is type(b) and a.dtype == b.dtype and np.array_equal(a, b)
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):

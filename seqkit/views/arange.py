@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any, SupportsIndex
 
-from ..core.indices import IndexArray, Indices, Plan, as_list, as_slice, each
 from ..core.plain import as_index
+from ..core.source import as_view
 from ..core.view import View
 
-__all__ = ["Arange", "arange"]
+__all__ = ["arange"]
 
 
 def arange(
@@ -29,7 +28,7 @@ def arange(
     Returns
     -------
     View
-        The items of the `range` with these arguments. A slice of it is an `arange` again.
+        The items of the `range` with these arguments.
 
     Raises
     ------
@@ -46,14 +45,14 @@ def arange(
     --------
     >>> list(arange(4)), list(arange(10, 0, -3)), arange(5)[-1]
     ([0, 1, 2, 3], [10, 7, 4, 1], 4)
-    >>> arange(100)[10:50:20]
-    arange(10, 50, 20)
+    >>> list(arange(100)[10:50:20])
+    [10, 30]
     """
     first = _as_int(start, "start")
     by = 1 if step is None else _as_int(step, "step")
     if by == 0:
         raise ValueError("arange: step must be an int other than 0, got 0")
-    return Arange(range(0, first, by) if stop is None else range(first, _as_int(stop, "stop"), by))
+    return as_view(range(0, first, by) if stop is None else range(first, _as_int(stop, "stop"), by), "arange")
 
 
 def _as_int(value: Any, what: str) -> int:
@@ -61,47 +60,3 @@ def _as_int(value: Any, what: str) -> int:
         return as_index(value)
     except TypeError:
         raise TypeError(f"arange: {what} must be an int, got {value!r}") from None
-
-
-class Arange(View[int]):
-    """The view that `arange` returns."""
-
-    _decides = ("_range",)
-
-    def __init__(self, numbers: range) -> None:
-        # `len` fails for a range of more than 2**63 items, whose items can still be read.
-        n = (numbers[-1] - numbers[0]) // numbers.step + 1 if numbers else 0
-        super().__init__((), n)
-        self._range = numbers
-
-    def _get(self, i: int) -> int:
-        return self._range[i]
-
-    def _iter(self, plan: Plan) -> Iterator[int]:
-        if isinstance(plan, range):
-            return iter(self._range[as_slice(plan)])
-        if self._range.start == 0 and self._range.step == 1:
-            return each(plan)  # the items are the indices
-        return map(self._range.__getitem__, each(plan))
-
-    def _getmany(self, indices: Indices) -> Sequence[int]:
-        if isinstance(indices, range):
-            return self._range[as_slice(indices)]
-        return [self._range[i] for i in as_list(indices)]
-
-    def _take(self, indices: range | IndexArray) -> View[int]:
-        if isinstance(indices, range) and not (indices and self._leaves(indices)):
-            return Arange(self._range[as_slice(indices)])
-        return super()._take(indices)
-
-    def _leaves(self, indices: range) -> bool:
-        return min(indices[0], indices[-1]) < 0 or max(indices[0], indices[-1]) >= self._n
-
-    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[int]:
-        return self
-
-    def _arguments(self, sources: list[str]) -> list[str]:
-        start, stop, step = self._range.start, self._range.stop, self._range.step
-        if step != 1:
-            return [str(start), str(stop), str(step)]
-        return [str(start), str(stop)] if start else [str(stop)]

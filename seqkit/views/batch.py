@@ -85,6 +85,9 @@ def batch(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> batch(np.arange(6), 3, collate_fn=np.asarray)[1]
+    array([3, 4, 5])
     >>> list(batch("abcde", 2))
     [['a', 'b'], ['c', 'd'], ['e']]
     >>> list(batch([1, 2, 3], 2, pad=0))

@@ -192,6 +192,10 @@ class Filter(Scanned[T], Columns[T]):
     def _begin(self, ready: deque[Any] | None = None) -> FilterScan:
         return FilterScan(self, ready)
 
+    def _forget(self) -> None:
+        super()._forget()
+        self._asked = [(array("q"), 0)]
+
     def _first(self, most: int) -> View[T]:
         first = Filter(self._predicate, self._sources[0], self._progress, most)
         first._asked = self._asked

@@ -143,7 +143,6 @@ class Flatten(Scanned[Any]):
     """
 
     _decides = ("_most",)
-    _reads_groups = True
 
     def __init__(self, sources: tuple[View[Any], ...], most: int | None = None) -> None:
         super().__init__(sources, most)
@@ -171,6 +170,11 @@ class Flatten(Scanned[Any]):
     def _kept(self) -> Kept:
         found: Measured = self._scanned()
         return found.kept
+
+    @property
+    def group_sizes(self) -> IndexArray:
+        """The number of items of each sequence, for `shuffle_groups`."""
+        return np.diff(self._ends, prepend=0)
 
     def _measured(self, lengths: list[int]) -> Measured:
         source = self._sources[0]

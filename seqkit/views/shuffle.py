@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from ..core.arguments import int_at_least
 from ..core.epoch import ORDER
 from ..core.indices import Indices, Length
 from ..core.once import cached
-from ..core.randomness import NumpyPermutation, Permutation, as_name, as_seed
+from ..core.randomness import Permutation, as_name, as_seed
 from ..core.source import as_view
 from ..core.view import Indexable, T, View, needed_length, sized
 from .bases.columns import selected
@@ -18,16 +18,12 @@ from .bases.selection import Selection
 __all__ = ["Shuffle", "shuffle"]
 
 
-Order = Literal["keyed", "numpy"]
-
-
 def shuffle(
     sequence: Indexable[T],
     seed: int | None = None,
     epoch: int = 0,
     *,
     name: str | None = None,
-    order: Order = "keyed",
 ) -> View[T]:
     """Return the view of the items of a sequence in random order.
 
@@ -45,10 +41,6 @@ def shuffle(
     name : str, optional
         Salts the seed. None (the default) uses the number of orders below this one, so that a shuffle of a
         shuffle with the same seed differs from it.
-    order : "keyed" or "numpy"
-        A keyed permutation that needs no memory (default), or the permutation
-        ``numpy.random.default_rng(seed).permutation(len(sequence))``, to reproduce experiments that used it.
-        The latter is a table of 8 bytes per item, without salt. Later epochs use spawned generators.
 
     Returns
     -------
@@ -60,8 +52,7 @@ def shuffle(
         If `sequence` cannot be indexed or has no length, `seed` or `epoch` is not an int, or `name` not a
         str.
     ValueError
-        If `seed` or `epoch` is negative, the sequence is too long, `order` is unknown, or a numpy order has a
-        name.
+        If `seed` or `epoch` is negative, or the sequence is too long.
 
     Notes
     -----
@@ -77,21 +68,13 @@ def shuffle(
     [6, 9, 0, 8, 5, 2, 7, 4, 1, 3]
     >>> shuffle(range(10**12), seed=0)[5]  # needs no table
     797031384952
-    >>> import numpy as np
-    >>> list(shuffle(range(9), seed=0, order="numpy")) == np.random.default_rng(0).permutation(9).tolist()
-    True
     """
-    if order not in ("keyed", "numpy"):
-        raise ValueError(f"shuffle: order must be 'keyed' or 'numpy', got {order!r}")
-    if name is not None and order == "numpy":
-        raise ValueError("shuffle: name salts a keyed order. With order='numpy' only the seed counts.")
     return sized(
         Shuffle(
             as_view(sequence, "shuffle"),
             as_seed(seed, "shuffle: seed"),
             int_at_least(epoch, "shuffle: epoch", 0),
             as_name(name, "shuffle: name"),
-            order,
         )
     )
 
@@ -99,14 +82,11 @@ def shuffle(
 class Shuffle(Selection, Random):
     """The view that `shuffle` returns."""
 
-    _decides = ("_order",)
+    _decides = ()
     _varies = ORDER
 
-    def __init__(
-        self, source: View[Any], seed: int, epoch: int, name: str | int | None, order: Order
-    ) -> None:
+    def __init__(self, source: View[Any], seed: int, epoch: int, name: str | int | None) -> None:
         Random.__init__(self, (source,), seed, epoch, name)
-        self._order: Order = order
 
     def _length(self) -> Length:
         n = needed_length(self._sources[0], "shuffle")
@@ -115,9 +95,7 @@ class Shuffle(Selection, Random):
         return n
 
     @cached
-    def _permutation(self) -> Permutation | NumpyPermutation:
-        if self._order == "numpy":
-            return NumpyPermutation(len(self), self._seed, self._epoch)
+    def _permutation(self) -> Permutation:
         return Permutation(len(self), self._key)
 
     def _where(self, i: int) -> int:
@@ -129,10 +107,10 @@ class Shuffle(Selection, Random):
     def _select(self, names: tuple[str, ...]) -> View[Any]:
         # The salt stays, although fewer orders may be below.
         source = selected(self._sources[0], names)
-        return sized(Shuffle(source, self._seed, self._epoch, self._salt, self._order))
+        return sized(Shuffle(source, self._seed, self._epoch, self._salt))
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Shuffle(sources[0], self._seed, self._epoch, self._given_name, self._order)
+        return Shuffle(sources[0], self._seed, self._epoch, self._given_name)
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        return [*sources, *self._key_arguments(), *["order='numpy'"] * (self._order == "numpy")]
+        return [*sources, *self._key_arguments()]

@@ -193,14 +193,11 @@ class Case(SideBySide):
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         yield self._sources[0], (i,)
-        try:
-            chosen = self._chosen(i)
-        except Exception:
-            return  # the selector failed
-        yield chosen, (i,)
-
-    def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        return self._parts(i) if self._is_planned else ((self._sources[0], (i,)),)
+        if self._is_planned:
+            try:
+                yield self._chosen(i), (i,)
+            except Exception:
+                return  # the selector is not valid
 
     @cached
     def _is_planned(self) -> bool:

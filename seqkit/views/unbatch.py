@@ -72,7 +72,6 @@ class Unbatch(View[Any]):
     """The view that `unbatch` returns."""
 
     _decides = ("_batch_size", "_last_batch_size")
-    _reads_groups = True
 
     def __init__(self, source: View[Any], batch_size: int, last_batch_size: int | None) -> None:
         super().__init__((source,))
@@ -81,6 +80,11 @@ class Unbatch(View[Any]):
         self._length_reads = last_batch_size is None
         self._measured: Deferred[Length] = Deferred()
         self._kept = Kept(source)
+
+    @property
+    def group_sizes(self) -> int:
+        """The number of items of each batch, for `shuffle_groups`."""
+        return self._batch_size
 
     def _length(self) -> Length:
         return self._measured.get(self._measure)

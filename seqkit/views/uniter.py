@@ -177,9 +177,6 @@ class Uniter(View[Any]):
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return self
 
-    def _wrapped(self) -> Any:
-        return self._passes.iterable
-
     def _keyed(self, sources: tuple[View[Any], ...], epoch: Epoch) -> View[Any]:
         if epoch.draws in (None, self._passes.epoch):
             return self

@@ -27,7 +27,6 @@ WRONG: dict[str, Callable[[], object]] = {
     "an epoch": lambda: NUMBERS.at_epoch(-1),
     "a number of items": lambda: NUMBERS.head(-1),
     "a number of items to skip": lambda: NUMBERS.skip(-1),
-    "a source": lambda: sk.collate([NUMBERS, sk.view("abcde")]).source,
     "an attribute": lambda: NUMBERS.imag,
     "a function": lambda: sk.batchh,
     "an attribute of a loader": lambda: sk.DataLoader([1]).datset,

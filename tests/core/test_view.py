@@ -797,43 +797,6 @@ class Labelled(list[int]):
     classes = ("a", "b")
 
 
-def test_the_object_below_a_view_is_its_source() -> None:
-    dataset = Labelled(range(6))
-    for view in (
-        sk.view(dataset),
-        sk.view(dataset)[1:],
-        sk.random_split(dataset, [3, 3], seed=0)[0],
-        sk.batch(sk.shuffle(sk.smap(abs, dataset), seed=0), 2),
-        sk.prefetch(dataset, 1, "thread"),
-        sk.shard(dataset, 0, 2),
-        sk.shard(dataset, 3, 4, even="pad"),
-        sk.concatenate([dataset, dataset]),
-    ):
-        assert view.source is dataset
-    stream = sk.uniter(dataset)
-    assert stream.source is dataset
-
-
-def test_a_view_of_several_objects_has_no_source() -> None:
-    assert not hasattr(sk.collate([[1], [2]]), "source")
-    with pytest.raises(AttributeError, match="batch: 2 objects lie below this view"):
-        sk.batch(sk.collate([[1], [2]]), 2).source
-
-
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_the_source_of_a_table_is_the_table(library: str) -> None:
-    frame = pytest.importorskip(library).DataFrame({"a": [1, 2]})
-    assert sk.view(frame)[:1].source is frame
-    assert sk.view(frame["a"]).source is not None
-
-
-def test_objects_that_seqkit_makes_are_no_source() -> None:
-    data = [1, 2]
-    assert sk.collate([data, sk.repeat(0), sk.arange(2)]).source is data
-    with pytest.raises(AttributeError, match="no object of yours lies below this view"):
-        sk.collate([sk.repeat(0), sk.arange(2)]).source
-
-
 def test_errors_of_a_source_have_no_inputs() -> None:
     for view, has_input in (
         (sk.view(FailingSource(range(3), {1})), False),
@@ -848,7 +811,6 @@ SEARCHES: dict[str, Callable[[sk.View[Any]], Any]] = {
     "shard": lambda view: sk.shard(view, 0, 2),
     "epochs": lambda view: sk.epochs(view, 2),
     "random_split": lambda view: sk.random_split(view, [1, 1], seed=0),
-    "source": lambda view: view.source,
 }
 
 

@@ -187,7 +187,6 @@ SELECTIONS: dict[str, sk.View[Any]] = {
     "mask": POINTS[np.arange(12) % 3 == 0],
     "shuffle": sk.shuffle(POINTS, seed=0),
     "shuffle twice": sk.shuffle(sk.shuffle(POINTS, seed=0), seed=0),
-    "numpy order": sk.shuffle(POINTS, seed=0, order="numpy"),
     "named": sk.shuffle(POINTS, seed=0, name="order"),
     "groups": sk.shuffle_groups(POINTS, 4, seed=0),
     "shard": sk.shard(POINTS, 1, 3),

@@ -109,26 +109,6 @@ def test_a_name_replaces_the_position_in_the_pipeline_as_salt() -> None:
     assert order(seed=0, name="a") != order(seed=0, name="b") != order(seed=0)
 
 
-@pytest.mark.parametrize("seed", [0, 7, 2**32 + 5, 2**63])
-def test_order_numpy_is_the_permutation_of_numpy_with_new_epochs(seed: int) -> None:
-    drawn = sk.shuffle(range(500), seed, order="numpy")
-    assert list(drawn) == np.random.default_rng(seed).permutation(500).tolist()
-    assert drawn[3] == list(drawn)[3] == drawn[[5, 3]][1]
-    epochs = [tuple(drawn.at_epoch(epoch)) for epoch in range(4)]
-    assert len(set(epochs)) == 4
-    assert all(sorted(epoch) == list(range(500)) for epoch in epochs)
-    assert tuple(sk.shuffle(range(500), seed, 2, order="numpy")) == epochs[2]
-    assert list(pickle.loads(pickle.dumps(drawn))) == list(drawn)
-
-
-def test_the_order_of_numpy_is_neither_salted_nor_named() -> None:
-    once = sk.shuffle(range(50), 1, order="numpy")
-    assert list(sk.shuffle(sk.smap(abs, once), 1, order="numpy")) == [once[i] for i in once]
-    with pytest.raises(ValueError, match="shuffle: name salts a keyed order"):
-        sk.shuffle(range(5), 1, name="x", order="numpy")
-    assert repr(once) == "shuffle(<range of 50>, seed=1, order='numpy')"
-
-
 def test_a_slice_of_a_shuffle_is_part_of_the_same_order() -> None:
     whole = order(seed=2)
     assert list(sk.shuffle(range(1000), seed=2)[100:900:7]) == whole[100:900:7]

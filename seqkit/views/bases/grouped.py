@@ -59,10 +59,6 @@ class Grouped(Columns[Any]):
         except Exception as error:
             fail(self, i, error, "in collate_fn")
 
-    @property
-    def _selects(self) -> bool:
-        return self._given_fn in (None, list, tuple)
-
     def _takes(self, items: Any) -> bool:
         """Can the collate function have the items as they are?"""
         if isinstance(items, np.ndarray):
@@ -96,7 +92,7 @@ class Grouped(Columns[Any]):
         return sized(grouped)
 
     def _functions(self) -> tuple[Callable[..., Any], ...]:
-        return () if self._given_fn is None else (self._given_fn,)
+        return () if self._given_fn in (None, list, tuple) else (self._given_fn,)
 
     def _function_arguments(self) -> list[str]:
         """Return the argument `collate_fn` for `repr`."""

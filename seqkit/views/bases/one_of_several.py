@@ -21,7 +21,6 @@ IntArray = npt.NDArray[np.int64]
 class OneOfSeveral(Columns[Any]):
     """A view whose item i is item j of source w, where ``_place(i)`` is (w, j)."""
 
-    _selects = True
     _passes_on = True
 
     def _place(self, i: int) -> tuple[int, int]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...core.randomness import digest
 from ...core.source import Source
-from ...core.view import View, upwards, walk
+from ...core.view import View, only_selects, upwards, walk
 
 __all__ = ["index_facts", "order_digest", "refuse_other_order"]
 
@@ -55,7 +55,7 @@ def order_digest(data: Any, *, items: bool = False) -> str | None:
 
 def index_facts(indices: View[Any]) -> tuple[Any, ...]:
     """Return what the items of a view of indices depend on, for `View._ordered`. Nothing is computed."""
-    leaves = [node._data for node in walk(indices) if isinstance(node, Source) and node._selects]
+    leaves = [node._data for node in walk(indices) if isinstance(node, Source) and only_selects(node)]
     return order_digest(indices, items=True), *(data if _are_ints(data) else len(data) for data in leaves)
 
 

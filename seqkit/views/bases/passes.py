@@ -187,7 +187,11 @@ class Passes:
                 f"the iterator has passed item {i} and cannot restart. Read it in order, keep more items"
                 " (cache_size), or pass an object that can be iterated again"
             )
-        return "the iterator belongs to the process that this one was forked from"
+        return (
+            "the iterator belongs to the process that this one was forked from. Pass a function that returns"
+            " a new iterator, read with method='thread', or use DataLoader(iterator, batch_size=None,"
+            " transform=f, num_workers=2), which iterates it in the main process"
+        )
 
     def _keep(self, i: int, item: Any) -> None:
         if self.cache_size:

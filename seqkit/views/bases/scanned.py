@@ -144,6 +144,10 @@ class Scanned(View[T_co]):
                     ready.append(item)
             return scan.result()
 
+    def _forget(self) -> None:
+        """Forget what scans have found."""
+        self._found = Deferred()
+
     def _first(self, most: int) -> View[T_co]:
         """Return the view of the first items, which is not scanned yet."""
         raise NotImplementedError

@@ -284,14 +284,11 @@ class GatherView(Columns[Any]):
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         yield self._sources[1], (i,)
-        try:
-            j = self._index(i, self._sources[1]._get(i))
-        except Exception:
-            return  # the index failed, or is not valid
-        yield self._sources[0], (j,)
-
-    def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        return self._parts(i) if self._is_planned else ((self._sources[1], (i,)),)
+        if self._is_planned:
+            try:
+                yield self._sources[0], (self._index(i, self._sources[1]._get(i)),)
+            except (IndexError, TypeError):
+                return  # the index is not valid
 
     @cached
     def _is_planned(self) -> bool:
