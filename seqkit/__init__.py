@@ -11,233 +11,117 @@ again. Nothing is computed until an item is requested.
 """
 
 import os as _os
-import typing as _typing
-from importlib import import_module as _import_module
 
 from . import collation as _collation
 from . import samplers as _samplers
-from . import streams as streams
-from .collation.default import default_collate
+from .core.chaining import Chainable as _Chainable
 from .core.chaining import attach as _attach
-from .core.chaining import attach_joining as _attach_joining
-from .core.chaining import attach_lazily as _attach_lazily
-from .core.display import as_html as _as_html
-from .core.errors import EvaluationError, ItemTimeout, WorkerDied, errstate, seterr
-from .core.lazy_imports import lazy_names as _lazy_names
-from .core.lazy_imports import public_names as _public_names
-from .core.source import view
-from .core.view import View
-from .core.worker import WorkerInfo, empty, get_worker_info
+from .core.lazy import TABLE as _TABLE
+from .core.lazy import lazy_names as _lazy_names
+from .core.lazy import load as _load
+from .core.lazy import public_names as _public_names
+from .core.source import view as view
+from .core.view import View as View
 from .engine import observers as _observers
-from .stores.add_cache.add_cache import add_cache
-from .stores.materialize.materialize import materialize
-from .stores.pack.pack import load_packed, pack
-from .transforms import ClipSequence, PadSequence
-from .views.arange import arange
-from .views.batch import batch
-from .views.collate import collate
-from .views.concatenate import concatenate
-from .views.cycle import cycle
-from .views.epochs import epochs
-from .views.fallback import fallback
-from .views.filter import filter as filter
-from .views.flatten import flatten
-from .views.gather.gather import gather, take
-from .views.interleave.interleave import interleave
-from .views.mix.mix import mix
-from .views.random_map import random_map
-from .views.random_split import random_split
-from .views.repeat import repeat
-from .views.shard import shard
-from .views.shuffle import shuffle
-from .views.shuffle_groups import shuffle_groups
-from .views.smap.smap import smap
-from .views.split import split
-from .views.starmap import starmap
-from .views.switch import case, switch
-from .views.unbatch import unbatch
-from .views.uniter import uniter
-from .views.window import window
-
-if _typing.TYPE_CHECKING:
-    from . import observe as observe
-    from . import sources as sources
-    from . import testing as testing
-    from . import torch as torch
-    from .collation import Append as Append
-    from .collation import Dict as Dict
-    from .collation import Group as Group
-    from .collation import List as List
-    from .collation import NamedTuple as NamedTuple
-    from .collation import Pad as Pad
-    from .collation import PerShard as PerShard
-    from .collation import Stack as Stack
-    from .collation import Tuple as Tuple
-    from .collation import default_convert as default_convert
-    from .core.serializable import SerializableFunc
-    from .engine.prefetch import Prefetch, prefetch
-    from .loader import DataLoader
-    from .observe import debug, explain, monitor_throughput, preview, profile, trace, tune, verify, watch
-    from .samplers import BatchSampler as BatchSampler
-    from .samplers import ConstWidthBucket as ConstWidthBucket
-    from .samplers import DistributedSampler as DistributedSampler
-    from .samplers import ExpWidthBucket as ExpWidthBucket
-    from .samplers import FilterSampler as FilterSampler
-    from .samplers import FixedBucketSampler as FixedBucketSampler
-    from .samplers import InfiniteSampler as InfiniteSampler
-    from .samplers import IntervalSampler as IntervalSampler
-    from .samplers import LinearWidthBucket as LinearWidthBucket
-    from .samplers import RandomSampler as RandomSampler
-    from .samplers import SequentialSampler as SequentialSampler
-    from .samplers import ShardedSampler as ShardedSampler
-    from .samplers import SortedBucketSampler as SortedBucketSampler
-    from .samplers import SortedSampler as SortedSampler
-    from .samplers import SplitSampler as SplitSampler
-    from .samplers import SubsetRandomSampler as SubsetRandomSampler
-    from .samplers import TokenBudgetBatchSampler as TokenBudgetBatchSampler
-    from .samplers import WeightedRandomSampler as WeightedRandomSampler
-    from .sources import per_process, read
+from .views.gather import gather as _gather  # noqa: F401 - slices of views
 
 __version__ = "0.1.0"
 
-# Names that other libraries have for functions.
-# `filter` is left out, because it would shadow the builtin. Samplers and collate functions are left out,
-# because `seqkit.samplers` and `seqkit.collation` are their places. All can be imported from here, too.
-__all__ = [
-    "ClipSequence",
-    "DataLoader",
-    "EvaluationError",
-    "ItemTimeout",
-    "PadSequence",
-    "Prefetch",
-    "SerializableFunc",
-    "View",
-    "WorkerDied",
-    "WorkerInfo",
-    "add_cache",
-    "arange",
-    "batch",
-    "case",
-    "collate",
-    "concatenate",
-    "cycle",
-    "debug",
-    "default_collate",
-    "empty",
-    "epochs",
-    "errstate",
-    "explain",
-    "fallback",
-    "flatten",
-    "gather",
-    "get_worker_info",
-    "interleave",
-    "load_packed",
-    "materialize",
-    "mix",
-    "monitor_throughput",
-    "pack",
-    "per_process",
-    "prefetch",
-    "preview",
-    "profile",
-    "random_map",
-    "random_split",
-    "read",
-    "repeat",
-    "seterr",
-    "shard",
-    "shuffle",
-    "shuffle_groups",
-    "smap",
-    "split",
-    "starmap",
-    "switch",
-    "take",
-    "trace",
-    "tune",
-    "unbatch",
-    "uniter",
-    "verify",
-    "view",
-    "watch",
-    "window",
-]
-
-# Rooms that cost more to import than views do are imported when one of their names is first used.
-_LAZY = {
-    **dict.fromkeys(_collation.__all__, "collation"),
-    **dict.fromkeys(_samplers.__all__, "samplers"),
-    "DataLoader": "loader",
-    **dict.fromkeys(("Prefetch", "prefetch"), "engine.prefetch"),
-    **dict.fromkeys(
-        (
-            "debug",
-            "explain",
-            "monitor_throughput",
-            "preview",
-            "profile",
-            "trace",
-            "tune",
-            "verify",
-            "watch",
-        ),
-        "observe",
-    ),
-    "SerializableFunc": "core.serializable",
-    **dict.fromkeys(("per_process", "read"), "sources"),
+# This is the only place that names modules by strings. Each name is imported when it is first used. Type
+# checkers read `__init__.pyi`.
+_NAMES = {
+    "core.errors": "EvaluationError ItemTimeout WorkerDied errstate seterr",
+    "core.serializable": "SerializableFunc",
+    "core.source": "view",
+    "core.view": "View",
+    "core.worker": "WorkerInfo empty get_worker_info",
+    "engine.prefetch": "Prefetch prefetch",
+    "loader": "DataLoader",
+    "observe": "debug explain monitor_throughput preview profile trace tune verify watch",
+    "sources": "per_process read",
+    "stores.add_cache.add_cache": "add_cache",
+    "stores.materialize.materialize": "materialize",
+    "stores.pack.pack": "load_packed pack",
+    "transforms": "ClipSequence PadSequence",
+    "collation": "default_collate",
+    "views.arange": "arange",
+    "views.batch": "batch",
+    "views.collate": "collate",
+    "views.concatenate": "concatenate",
+    "views.cycle": "cycle",
+    "views.epochs": "epochs",
+    "views.fallback": "fallback",
+    "views.flatten": "flatten",
+    "views.gather.gather": "gather take",
+    "views.interleave.interleave": "interleave",
+    "views.mix.mix": "mix",
+    "views.random_map": "random_map",
+    "views.random_split": "random_split",
+    "views.repeat": "repeat",
+    "views.shard": "shard",
+    "views.shuffle": "shuffle",
+    "views.shuffle_groups": "shuffle_groups",
+    "views.smap.smap": "smap",
+    "views.split": "split",
+    "views.starmap": "starmap",
+    "views.switch": "case switch",
+    "views.unbatch": "unbatch",
+    "views.uniter": "uniter",
+    "views.window": "window",
 }
-if not _typing.TYPE_CHECKING:  # with a `__getattr__`, type checkers accept any name
-    _ROOMS = ("observe", "sources", "testing", "torch")
-    __getattr__ = _lazy_names(__name__, _LAZY, _ROOMS)[0]
-    __dir__ = _public_names(
-        __name__, (*_LAZY, *_ROOMS, "__version__", "collation", "filter", "samplers", "streams")
-    )
+_ROOMS = ("collation", "observe", "samplers", "sources", "streams", "testing", "torch")
+# Objects that need a reader: their package, their class, and what returns them as a sequence by position.
+_READERS = {
+    ("pandas", "DataFrame"): "pandas:PandasRows",
+    ("pandas", "Series"): "pandas:PandasColumn",
+    ("pandas", "Index"): "pandas:PandasColumn",
+    ("polars", "DataFrame"): "polars:PolarsRows",
+    ("polars", "Series"): "polars:PolarsColumn",
+    ("pyarrow", "Table"): "arrow:ArrowRows",
+    ("pyarrow", "RecordBatch"): "arrow:ArrowRows",
+    ("pyarrow", "ChunkedArray"): "arrow:ArrowColumn",
+    ("pyarrow", "Array"): "arrow:ArrowColumn",
+    ("datasets", "Dataset"): "huggingface:as_rows",
+    ("datasets", "Column"): "huggingface:HuggingFaceColumn",
+    ("h5py", "Dataset"): "hdf5:Hdf5Rows",
+    ("zarr", "Array"): "zarr:ZarrRows",
+}
+# What lower rooms ask of higher ones.
+_PURPOSES = {
+    "trace of an error": "observe.trace:of_error",
+    "table of facts": "observe.html:facts",
+    "structure of a value": "observe.summary:structure_of",
+    "meter": "observe.watch:meter_of",
+    "settings of a node": "observe.choose:settle",
+    "reports": "observe.every:install",
+}
 
-_function: _typing.Callable[..., _typing.Any]
-for _function in (
-    add_cache,
-    batch,
-    cycle,
-    epochs,
-    flatten,
-    gather,
-    interleave,
-    materialize,
-    pack,
-    random_split,
-    shard,
-    shuffle,
-    shuffle_groups,
-    split,
-    unbatch,
-    window,
-):
-    _attach(_function)
-_attach(gather, name="take")
-for _function in (fallback, filter, random_map, smap, starmap):
-    _attach(_function, position=1)
-for _function in (collate, concatenate, mix):
-    _attach_joining(_function)
-for _name in (
-    "debug",
-    "explain",
-    "monitor_throughput",
-    "prefetch",
-    "preview",
-    "profile",
-    "trace",
-    "tune",
-    "verify",
-    "watch",
-):
-    _attach_lazily(_name, __name__)
+_modules = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = sorted(_modules)
+# Left out of `__all__`: `filter` shadows the builtin, and samplers and collate functions have packages.
+_modules["filter"] = "views.filter"
+_modules.update(dict.fromkeys(_samplers.__all__, "samplers") | dict.fromkeys(_collation.__all__, "collation"))
+_TABLE.update({name: f"{__name__}.{module}:{name}" for name, module in _modules.items()})
+_TABLE.update({kind: f"{__name__}.sources.{reader}" for kind, reader in _READERS.items()})
+_TABLE.update({purpose: f"{__name__}.{where}" for purpose, where in _PURPOSES.items()})
 
+# The functions of a sequence are methods of views. The number is the place of the sequence among the
+# arguments, and None means the first of a list.
+_METHODS: dict[int | None, str] = {
+    0: (
+        "add_cache batch cycle debug epochs flatten gather interleave materialize monitor_throughput pack"
+        " prefetch profile random_split shard shuffle shuffle_groups split take tune unbatch verify window"
+    ),
+    1: "fallback filter random_map smap starmap",
+    None: "collate concatenate mix",
+}
+for _position, _functions in _METHODS.items():
+    for _function in _functions.split():
+        _attach(_Chainable, _function, _position)
 
-View._repr_html_ = _as_html  # type: ignore[attr-defined]
+__getattr__ = _lazy_names(__name__, _modules, _ROOMS)[0]
+__dir__ = _public_names(__name__, (*_modules, *_ROOMS, "__version__"))
 
-_observers.prepare = lambda engine: (
-    engine.settings.method == "auto" and _import_module(".observe.choose", __name__).settle(engine)
-)
+_observers.prepare = lambda engine: engine.settings.method == "auto" and _load("settings of a node")(engine)
 if _every := _os.environ.get("SEQKIT_PROFILE_EVERY"):
-    _import_module(".observe.every", __name__).install(_every)
+    _load("reports")(_every)

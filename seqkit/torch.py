@@ -29,7 +29,7 @@ except ImportError as error:  # pragma: no cover
 
 from .collation.base import Place
 from .collation.leaves import as_arrays, check_ints, is_array_like, is_masked, stack_arrays
-from .core.lazy_imports import public_names
+from .core.lazy import public_names
 from .core.randomness import as_seed
 from .core.view import View
 from .core.worker import empty, is_placing

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..core.lazy_imports import lazy_names
+from ..core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .composed import Dict, Group, NamedTuple, PerShard, Tuple

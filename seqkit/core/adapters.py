@@ -1,37 +1,21 @@
 """Sources that need help before a view can wrap them, recognised by the names of their types.
 
-The core holds the table of names below. It imports `seqkit.sources` only when an object of one of these types
-is used, and never imports the libraries themselves.
+`seqkit/__init__.py` says which module of `seqkit.sources` reads an object of one of these types. The
+libraries themselves are never imported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence, Set
-from importlib import import_module
 from typing import Any, cast
 
 import numpy as np
 
 from .indices import UNKNOWN, Length
+from .lazy import TABLE, load
 
 __all__ = ["TableReader", "as_results", "length_of", "reads_many", "recognise"]
 
-# Package and class, and the class or function of `sources` that returns it as a sequence by position.
-READERS = {
-    ("pandas", "DataFrame"): "pandas:PandasRows",
-    ("pandas", "Series"): "pandas:PandasColumn",
-    ("pandas", "Index"): "pandas:PandasColumn",
-    ("polars", "DataFrame"): "polars:PolarsRows",
-    ("polars", "Series"): "polars:PolarsColumn",
-    ("pyarrow", "Table"): "arrow:ArrowRows",
-    ("pyarrow", "RecordBatch"): "arrow:ArrowRows",
-    ("pyarrow", "ChunkedArray"): "arrow:ArrowColumn",
-    ("pyarrow", "Array"): "arrow:ArrowColumn",
-    ("datasets", "Dataset"): "huggingface:as_rows",
-    ("datasets", "Column"): "huggingface:HuggingFaceColumn",
-    ("h5py", "Dataset"): "hdf5:Hdf5Rows",
-    ("zarr", "Array"): "zarr:ZarrRows",
-}
 # Package and class, and what to use in its place.
 REMEDIES = {
     ("polars", "LazyFrame"): "Call .collect() first",
@@ -58,7 +42,7 @@ PLAIN = {list, tuple, range, str, bytes, np.ndarray}
 
 
 class TableReader:
-    """The base of the classes of `READERS`."""
+    """The base of classes that read a table by position."""
 
     _data: Any  # the object that is read
 
@@ -80,9 +64,8 @@ def recognise(source: Any, who: str) -> Any:
         return source
     for base in kind.__mro__:
         name = base.__module__.partition(".")[0], base.__name__
-        if name in READERS:
-            module, reader = READERS[name].split(":")
-            return getattr(import_module(f"seqkit.sources.{module}"), reader)(source)
+        if name in TABLE:
+            return load(name)(source)
         if name in REMEDIES:
             raise TypeError(f"{who}: a {name[0]}.{name[1]} is not a sequence of items. {REMEDIES[name]}.")
     _refuse_builtins(source, who)

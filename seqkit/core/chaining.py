@@ -11,73 +11,99 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from importlib import import_module
 from inspect import Parameter, Signature, getdoc, signature
 from typing import Any, Generic, TypeVar
 
-from .tracebacks import hide_frames, hiding_frames
+from .lazy import load
+from .tracebacks import hide_frames
 
-__all__ = ["Chainable", "attach", "attach_joining", "attach_lazily"]
+__all__ = ["Chainable", "Displayed", "attach", "facts_as_html"]
 
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Chainable(Generic[T_co]):
-    """The base class of `View`, to which the methods are attached. Items have type `T_co`."""
+class _Method:
+    """A method that imports its function when it is first used. The method itself then takes its place.
+
+    The object is passed as argument number `position`, or as the first member of a list for None.
+    """
+
+    def __init__(self, position: int | None) -> None:
+        self._position = position
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._owner, self._name = owner, name
+
+    def __get__(self, view: Any, kind: type | None = None) -> Any:
+        made = _method(load(self._name), self._name, self._position)
+        setattr(self._owner, self._name, made)
+        return made.__get__(view, kind)
 
 
-def attach(function: Callable[..., Any], position: int = 0, name: str = "") -> None:
-    """Make `function` a method of every view. The view is passed as argument number `position`."""
-
-    name = name or function.__name__
-    before = ", ".join(list(signature(function).parameters)[:position])
+def _method(function: Callable[..., Any], name: str, position: int | None) -> Any:
+    place = position or 0
+    before = ", ".join(list(signature(function).parameters)[:place])
 
     @wraps(function)
-    def method(self: Chainable[Any], /, *args: Any, **kwargs: Any) -> Any:
-        if len(args) < position:
+    def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if len(args) < place:
             raise TypeError(f"{name}: {before} comes first, and by position: view.{name}({before}, …)")
         try:  # cheaper than a block of `hiding_frames`
-            return function(*args[:position], self, *args[position:], **kwargs)
+            if position is None:
+                return function([self, *args], **kwargs)
+            return function(*args[:place], self, *args[place:], **kwargs)
         except Exception as error:
             hide_frames(error)
             raise
 
     method.__name__ = name
-    parameters = list(signature(function).parameters.values())
-    if parameters[position].kind is not Parameter.VAR_POSITIONAL:  # further sequences may follow
-        del parameters[position]
+    what = "the first of the sequences" if position is None else "the sequence"
+    method.__doc__ = f"Method of `seqkit.{name}`: {what} is this view.\n\n{getdoc(function)}"
+    method.__signature__ = _signature(function, place, position is None)  # type: ignore[attr-defined]
+    return method
+
+
+def _signature(function: Callable[..., Any], place: int, joins: bool) -> Signature:
     here = Parameter("self", Parameter.POSITIONAL_ONLY)
-    before_it = [p.replace(kind=Parameter.POSITIONAL_ONLY) for p in parameters[:position]]
-    method.__signature__ = Signature([here, *before_it, *parameters[position:]])  # type: ignore[attr-defined]
-    method.__doc__ = f"Method of `seqkit.{name}`: the sequence is this view.\n\n{getdoc(function)}"
-    setattr(Chainable, name, method)
+    if joins:
+        return Signature(
+            [here, Parameter("others", Parameter.VAR_POSITIONAL), Parameter("named", Parameter.VAR_KEYWORD)]
+        )
+    parameters = list(signature(function).parameters.values())
+    if parameters[place].kind is not Parameter.VAR_POSITIONAL:  # further sequences may follow
+        del parameters[place]
+    before_it = [p.replace(kind=Parameter.POSITIONAL_ONLY) for p in parameters[:place]]
+    return Signature([here, *before_it, *parameters[place:]])
 
 
-def attach_joining(function: Callable[..., Any]) -> None:
-    """Make a function of a list of sequences a method of every view. The view is the first of the list."""
-    name = function.__name__
-
-    def method(self: Chainable[Any], /, *others: Any, **named: Any) -> Any:
-        with hiding_frames():
-            return function([self, *others], **named)  # which refuses names
-
-    method.__module__, method.__name__ = function.__module__, name
-    method.__doc__ = f"Return ``seqkit.{name}([view, *others])``.\n\n{getdoc(function)}"
-    setattr(Chainable, name, method)
+def attach(owner: type, name: str, position: int | None = 0) -> None:
+    """Make a function of the table a method of a class. It is imported when it is first used."""
+    method = _Method(position)
+    method.__set_name__(owner, name)
+    setattr(owner, name, method)
 
 
-def attach_lazily(name: str, module: str) -> None:
-    """Make the function `name` of `module` a method of every view, without importing it now."""
-    setattr(Chainable, name, _LazyMethod(name, module))
+class Displayed:
+    """The base of views and loaders, with the methods that show what they do."""
+
+    explain = _Method(0)
+    preview = _Method(0)
+    trace = _Method(0)
+    watch = _Method(0)
+
+    def _repr_html_(self) -> str:
+        drawing: str = load("explain")(self)._repr_html_()
+        return drawing
 
 
-class _LazyMethod:
-    """A method that imports its function when it is first used. `attach` then replaces it."""
+class Chainable(Displayed, Generic[T_co]):
+    """The base class of `View`, to which the methods are attached. Items have type `T_co`."""
 
-    def __init__(self, name: str, module: str) -> None:
-        self._name = name
-        self._module = module
 
-    def __get__(self, view: Any, kind: type | None = None) -> Any:
-        attach(getattr(import_module(self._module), self._name))
-        return vars(Chainable)[self._name].__get__(view, kind)
+def facts_as_html(self: Any) -> str:
+    """Return a table of the facts about an object that its method ``_facts()`` returns.
+
+    ``_facts()`` returns a title, and pairs of a name and a text. Classes name this function ``_repr_html_``.
+    """
+    table: str = load("table of facts")(*self._facts())
+    return table

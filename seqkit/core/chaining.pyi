@@ -43,24 +43,29 @@ from .errors import EvaluationError
 from .progress import Progress
 from .view import Indexable, T, U, V, View
 
-__all__ = ["Chainable", "attach", "attach_joining", "attach_lazily"]
+__all__ = ["Chainable", "Displayed", "attach", "facts_as_html"]
 
 T_co = TypeVar("T_co", covariant=True)
 
-class Chainable(Generic[T_co]):
+class Displayed:
+    explain = _explain
+    preview = _preview
+    trace = _trace
+    watch = _watch
+    def _repr_html_(self) -> str: ...
+
+class Chainable(Displayed, Generic[T_co]):
     add_cache = _add_cache
     batch = _batch
     cycle = _cycle
     debug = _debug
     epochs = _epochs
-    explain = _explain
     flatten = _flatten
     gather = _gather
     materialize = _materialize
     monitor_throughput = _monitor_throughput
     pack = _pack
     prefetch = _prefetch
-    preview = _preview
     profile = _profile
     random_split = _random_split
     shard = _shard
@@ -70,11 +75,9 @@ class Chainable(Generic[T_co]):
     tune = _tune
     unbatch = _unbatch
     verify = _verify
-    watch = _watch
     window = _window
 
     take = _gather
-    trace = _trace
 
     @overload
     def collate(self) -> View[tuple[T_co]]: ...
@@ -170,6 +173,5 @@ class Chainable(Generic[T_co]):
     @overload
     def starmap(self: Chainable[Iterable[Any]], f: Callable[..., Any], /, *, first: bool) -> View[Any]: ...
 
-def attach(function: Callable[..., Any], position: int = 0, name: str = "") -> None: ...
-def attach_joining(function: Callable[..., Any]) -> None: ...
-def attach_lazily(name: str, module: str) -> None: ...
+def attach(owner: type, name: str, position: int | None = 0) -> None: ...
+def facts_as_html(self: Any) -> str: ...

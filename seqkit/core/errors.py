@@ -12,9 +12,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from importlib import import_module
 from typing import Any, Literal, NoReturn, get_args
 
+from .lazy import load
 from .tracebacks import hide_frames, place
 
 __all__ = [
@@ -219,7 +219,7 @@ class EvaluationError(RuntimeError):
             raise RuntimeError(
                 "EvaluationError.trace: the view that failed is not known. Call seqkit.trace(view, i)."
             )
-        return import_module("seqkit.observe.trace").of_error(self)
+        return load("trace of an error")(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Without the views: they may not pickle, and the text names them.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any, Literal, TypeAlias
 
 from .errors import as_given
+from .lazy import load
 
 __all__ = ["Progress", "Report", "check_progress", "reporting"]
 
@@ -45,7 +45,7 @@ def reporting(progress: Progress | None, what: str, sequence: Any = None) -> Ite
     elif callable(progress):
         yield progress
     elif progress is True:
-        meter = import_module("seqkit.observe.watch").meter_of(what, sequence)
+        meter = load("meter")(what, sequence)
         try:
             yield meter.report
         finally:

@@ -33,7 +33,7 @@ items are computed anew. ``_passes_on``: each item is an item of a source, as it
 An index names an item: what is selected by index keeps the orders below it, see `epoch`. A selection has
 ``_keeps``, the number of its first sources whose orders are kept. ``_readers`` is the number of workers that
 can share the work. ``_ordered`` and ``_decides`` are for `order_digest`. Errors do not name a view whose
-``_name`` is empty. Each optional hook must agree with its default, and `seqkit.testing.check_view` verifies it.
+``_name`` is empty. Each optional hook must agree with its default. `seqkit.testing.check_view` verifies it.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 from ..collation.default import default_collate, default_convert
 from ..core.arguments import int_at_least
-from ..core.display import LoaderDisplay
+from ..core.chaining import Displayed
 from ..core.indices import Unsized
 from ..core.iteration import restarting
 from ..core.source import as_view
@@ -50,7 +50,7 @@ else:
 __all__ = ["DataLoader"]
 
 
-class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
+class DataLoader(Resumable, Displayed, Generic[Batch]):
     """Batches of a data set, in a fresh order every epoch, computed ahead by workers.
 
     The arguments become views over the data set. ``loader.view`` is the result, and every `iter` reads one

@@ -1,6 +1,6 @@
 """Observe an expression: its structure, its items, and the time that each view takes."""
 
-from ..core.lazy_imports import public_names
+from ..core.lazy import public_names
 from .diagnosis import Diagnosis as Diagnosis
 from .diagnosis import Stage as Stage
 from .explain import Explanation as Explanation

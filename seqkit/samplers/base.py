@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any
 
 from ..core.arguments import int_at_least
-from ..core.display import facts_as_html
+from ..core.chaining import facts_as_html
 from ..core.errors import brief
 from ..core.indices import Unsized
 from ..core.randomness import as_seed

@@ -8,7 +8,7 @@ import sys as _sys
 import types as _types
 import typing as _typing
 
-from ..core.lazy_imports import lazy_names as _lazy_names
+from ..core.lazy import lazy_names as _lazy_names
 
 if _typing.TYPE_CHECKING:
     from .archives import tar_members, zip_members

@@ -6,7 +6,7 @@ chunks. `Stream` transforms iterables lazily.
 
 from typing import TYPE_CHECKING
 
-from ..core.lazy_imports import lazy_names
+from ..core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .batch import StreamBatch

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from ..collation.base import Place
 from ..collation.leaves import common_dtype, hold, padded, plain_arrays
-from ..core.display import facts_as_html, structure_as_text
+from ..core.chaining import facts_as_html
+from ..core.lazy import load
 from .lanes import Row
 from .memory import BatchMemory
 from .padding import FillValue, as_array, as_filler, fields, filled, group_of, like
@@ -94,7 +95,7 @@ class StreamBatch(NamedTuple):
     def _facts(self) -> tuple[str, list[tuple[str, str]]]:
         """Return the form of the data, and the streams and chunks of the rows."""
         found = [
-            ("data", structure_as_text(self.data)),
+            ("data", load("structure of a value")(self.data)),
             ("stream", _shown(self.stream)),
             ("chunk", _shown(self.chunk)),
         ]

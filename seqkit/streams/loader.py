@@ -18,7 +18,7 @@ from ..core.arguments import (
     optional_number,
     positive_int,
 )
-from ..core.display import LoaderDisplay
+from ..core.chaining import Displayed
 from ..core.iteration import is_one_shot
 from ..core.randomness import as_seed, node_key
 from ..core.set_epoch import listeners, tell
@@ -48,7 +48,7 @@ class _Zero(int):
 ZERO = _Zero()
 
 
-class StreamLoader(LoaderDisplay):
+class StreamLoader(Displayed):
     """Batches of many streams that can only be read in order, one stream in each row.
 
     Row r of a batch goes on where row r of the batch before ended. A row whose stream ends takes the next

@@ -8,7 +8,7 @@ Each law is a short function, named after its claim, in `reading`, `laziness`, `
 Hypothesis strategies for keys, index batches and plans.
 """
 
-from ..core.lazy_imports import public_names
+from ..core.lazy import public_names
 from .check import check_view
 from .sources import CountingSource, ExplodingSource, FailingSource, NarrowSource, UnsizedSource
 

@@ -64,7 +64,8 @@ def test_functions_of_a_sequence_are_methods() -> None:
     }
 
 
-def test_a_view_is_made_at_the_line_of_the_call() -> None:
+def test_a_view_is_made_at_the_line_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqkit.core.view.is_debugging", True)
     with pytest.raises(sk.EvaluationError, match=r"smap made at .*test_chaining\.py"):
         sk.view([0]).smap(lambda x: 1 / x)[0]
 
@@ -72,13 +73,12 @@ def test_a_view_is_made_at_the_line_of_the_call() -> None:
 # -------------------------------------------------------------------- what type checkers read
 
 STUB = ast.parse(Path(chaining.__file__).with_suffix(".pyi").read_text())
-(STUB_CLASS,) = (node for node in STUB.body if isinstance(node, ast.ClassDef))
+STUB_CLASSES = [node for node in STUB.body if isinstance(node, ast.ClassDef)]
+MEMBERS = [node for kind in STUB_CLASSES for node in kind.body]
 ALIASES = {
-    ast.unparse(node.targets[0]): ast.unparse(node.value)
-    for node in STUB_CLASS.body
-    if isinstance(node, ast.Assign)
+    ast.unparse(node.targets[0]): ast.unparse(node.value) for node in MEMBERS if isinstance(node, ast.Assign)
 }
-WRITTEN_OUT = [node for node in STUB_CLASS.body if isinstance(node, ast.FunctionDef)]
+WRITTEN_OUT = [node for node in STUB_CLASSES[-1].body if isinstance(node, ast.FunctionDef)]
 IMPORTED = {
     alias.asname or alias.name: (node.module, alias.name)
     for node in STUB.body
@@ -91,7 +91,8 @@ def test_the_stub_has_the_methods_that_views_have() -> None:
     attached = {name for name in dir(chaining.Chainable()) if not name.startswith("_")}
     assert {*ALIASES, *(node.name for node in WRITTEN_OUT)} == attached == {*METHODS}
     assert {node.name for node in STUB.body if isinstance(node, ast.FunctionDef)} == {*chaining.__all__} - {
-        "Chainable"
+        "Chainable",
+        "Displayed",
     }
 
 

@@ -36,7 +36,8 @@ def test_an_error_has_the_item_the_view_and_the_cause() -> None:
     assert isinstance(error, RuntimeError)
 
 
-def test_the_text_names_the_failure_the_path_and_the_line_of_code() -> None:
+def test_the_text_names_the_failure_the_path_and_the_line_of_code(monkeypatch: Any) -> None:
+    monkeypatch.setattr("seqkit.core.view.is_debugging", True)
     error = failure(sk.batch(sk.smap(FailsAt(4), range(8)), 3), 1)
     first, path, site, again = str(error).splitlines()
     assert first == "smap[4] failed: ValueError: bad 4"

@@ -273,16 +273,16 @@ def test_errors_in_a_real_notebook_name_cells_and_show_their_lines() -> None:
     run = subprocess.run(command, capture_output=True, text=True, timeout=55, cwd=root)
     assert run.returncode == 0, run.stderr
     _, *tracebacks = json.loads(run.stdout)
-    for number, text in enumerate(tracebacks, 2):
+    for text in tracebacks:
         assert "Cell In[1], line 4" in text, text
         assert 'raise ValueError("bad header")' in text
         assert "EvaluationError: smap[7] failed: ValueError: bad header" in text
-        assert f"smap made at Cell In[{number}], line 1 in <module>" in text
         assert "/seqkit/" not in text
         assert len(text.splitlines()) <= 40
 
 
-def test_a_view_made_in_a_cell_says_so(cell: str) -> None:
+def test_a_view_made_in_a_cell_says_so(cell: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr("seqkit.core.view.is_debugging", True)
     names: dict[str, Any] = {"sk": sk}
     exec(compile("view = sk.smap(lambda x: 1 / x, [0])", cell, "exec"), names)
     with pytest.raises(sk.EvaluationError, match=r"smap made at Cell In\[3\], line 1 in <module>"):

@@ -433,7 +433,8 @@ def test_the_length_of_a_chain_of_500_maps_is_found_when_it_is_needed() -> None:
     assert (len(view), list(view)) == (3, [501, 502, 503])
 
 
-def test_the_layer_that_fails_is_named_in_a_deep_chain() -> None:
+def test_the_layer_that_fails_is_named_in_a_deep_chain(monkeypatch: Any) -> None:
+    monkeypatch.setattr("seqkit.core.view.is_debugging", True)
     layers = [chain(250)]
     layers.append(sk.smap(FailsAt(251), layers[0]))
     view = layers[-1]
@@ -493,7 +494,11 @@ def test_the_path_to_an_item_skips_items_out_of_range() -> None:
     assert [(view._name, i) for view, i in caught.value.path] == [("batch", 0), ("gather", 0), ("smap", 1)]
 
 
-def test_an_error_says_where_its_view_was_made() -> None:
+def test_an_error_says_where_its_view_was_made_if_that_is_asked_for(monkeypatch: Any) -> None:
+    with pytest.raises(sk.EvaluationError) as caught:
+        sk.smap(FailsAt(1), range(3))[1]
+    assert "made at" not in str(caught.value)
+    monkeypatch.setattr("seqkit.core.view.is_debugging", True)
     numbers = sk.smap(FailsAt(1), range(3))
     with pytest.raises(sk.EvaluationError, match=r"smap made at .*test_view\.py:\d+ in test_an_error_says"):
         numbers[1]

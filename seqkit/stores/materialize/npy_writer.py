@@ -2,7 +2,6 @@
 
 import os
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -128,7 +127,7 @@ class NpyWriter(Target):
         return name
 
     def prepare(self) -> None:
-        import_module("seqkit.sources.npy")
+        from ...sources import npy  # noqa: F401
 
     def view(self) -> View[Any]:
         from ...sources.npy import npy

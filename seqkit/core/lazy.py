@@ -1,4 +1,7 @@
-"""The names of a package: imported when they are first used, and shown by `dir` (PEP 562)."""
+"""What is imported when it is first used: names, methods, and what higher rooms do for lower ones.
+
+`TABLE` says where each thing is. `seqkit/__init__.py` fills it, and is the only place that names modules.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,25 @@ from typing import Any
 
 from .tracebacks import hiding_frames
 
-__all__ = ["lazy_names", "public_names"]
+__all__ = ["TABLE", "lazy_names", "load", "public_names"]
+
+# Module and name, as ``"seqkit.views.batch:batch"``. A key is a public name, a purpose in words, or the
+# package and the class of an object that needs a reader.
+TABLE: dict[Any, str] = {}
+
+
+def load(key: Any) -> Any:
+    """Return what the table has for a key, imported if necessary.
+
+    >>> load("batch").__module__
+    'seqkit.views.batch'
+    """
+    module, _, name = TABLE[key].partition(":")
+    return getattr(import_module(module), name)
 
 
 def lazy_names(
-    package: str,
-    modules: Mapping[str, str],
-    packages: Iterable[str] = (),
+    package: str, modules: Mapping[str, str], packages: Iterable[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the `__getattr__` and `__dir__` of a package that imports names when they are first used.
 
@@ -41,9 +56,7 @@ def lazy_names(
         if name in packages:
             try:
                 return import_module(f"{package}.{name}")
-            except (
-                ImportError
-            ) as error:  # a library is not installed. `hasattr` and `dir` expect AttributeError
+            except ImportError as error:  # a library is missing. `hasattr` and `dir` expect AttributeError
                 raise AttributeError(f"module {package!r} has no attribute {name!r}: {error}") from error
         if name not in modules:
             module = sys.modules[package]  # Python suggests a similar name of `dir(module)`
