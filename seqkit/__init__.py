@@ -23,7 +23,7 @@ from .core.lazy import public_names as _public_names
 from .core.source import view as view
 from .core.view import View as View
 from .engine import observers as _observers
-from .views.gather import gather as _gather  # noqa: F401 - slices of views
+from .views import gather as _gather  # noqa: F401 - slices of views
 
 __version__ = "0.1.0"
 
@@ -52,16 +52,16 @@ _NAMES = {
     "views.epochs": "epochs",
     "views.fallback": "fallback",
     "views.flatten": "flatten",
-    "views.gather.gather": "gather take",
-    "views.interleave.interleave": "interleave",
-    "views.mix.mix": "mix",
+    "views.gather": "gather take",
+    "views.interleave": "interleave",
+    "views.mix": "mix",
     "views.random_map": "random_map",
     "views.random_split": "random_split",
     "views.repeat": "repeat",
     "views.shard": "shard",
     "views.shuffle": "shuffle",
     "views.shuffle_groups": "shuffle_groups",
-    "views.smap.smap": "smap",
+    "views.smap": "smap",
     "views.split": "split",
     "views.starmap": "starmap",
     "views.switch": "case switch",

@@ -217,16 +217,16 @@ from .views.filter import (
 from .views.flatten import (
     flatten as flatten,
 )
-from .views.gather.gather import (
+from .views.gather import (
     gather as gather,
 )
-from .views.gather.gather import (
+from .views.gather import (
     take as take,
 )
-from .views.interleave.interleave import (
+from .views.interleave import (
     interleave as interleave,
 )
-from .views.mix.mix import (
+from .views.mix import (
     mix as mix,
 )
 from .views.random_map import (
@@ -247,7 +247,7 @@ from .views.shuffle import (
 from .views.shuffle_groups import (
     shuffle_groups as shuffle_groups,
 )
-from .views.smap.smap import (
+from .views.smap import (
     smap as smap,
 )
 from .views.split import (

@@ -26,7 +26,7 @@ from seqkit.stores.add_cache.add_cache import add_cache
 from seqkit.stores.materialize.materialize import materialize
 from seqkit.stores.pack.pack import load_packed, pack
 from seqkit.testing.subject import Build, Model, Reads, Writes
-from seqkit.views.mix.mix import Schedule
+from seqkit.views.mix import Schedule
 
 __all__ = ["CASES", "Case"]
 

@@ -29,9 +29,9 @@ from ..views.cycle import cycle as _cycle
 from ..views.epochs import epochs as _epochs
 from ..views.filter import Filter
 from ..views.flatten import flatten as _flatten
-from ..views.gather.gather import gather as _gather
-from ..views.interleave.interleave import Stop
-from ..views.mix.mix import Stop as MixStop
+from ..views.gather import gather as _gather
+from ..views.interleave import Stop
+from ..views.mix import Stop as MixStop
 from ..views.random_split import random_split as _random_split
 from ..views.shard import shard as _shard
 from ..views.shuffle import shuffle as _shuffle

@@ -185,10 +185,10 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     _keeps = 0
     _passes_on = False
     _n: Length = cast(Any, _FoundWhenNeeded())
-    _gather: Callable[[View[Any], range | IndexArray], View[Any]]  # set by views/gather/gather.py
-    _keep: Callable[[View[Any], range | IndexArray], View[Any]]  # set by views/gather/gather.py
-    _gather_by: Callable[[View[Any], Any], View[Any]]  # set by views/gather/gather.py
-    _skip: Callable[..., View[Any]]  # set by views/gather/gather.py
+    _gather: Callable[[View[Any], range | IndexArray], View[Any]]  # set by views/gather.py
+    _keep: Callable[[View[Any], range | IndexArray], View[Any]]  # set by views/gather.py
+    _gather_by: Callable[[View[Any], Any], View[Any]]  # set by views/gather.py
+    _skip: Callable[..., View[Any]]  # set by views/gather.py
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -252,8 +252,10 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         return self._parts(i)
 
     def _keyed(self, sources: tuple[View[Any], ...], epoch: Epoch) -> View[T_co]:
-        changed = any(new is not old for new, old in zip(sources, self._sources, strict=True))
-        return self._rebuild(sources) if changed else self
+        for new, old in zip(sources, self._sources, strict=True):
+            if new is not old:
+                return self._rebuild(sources)
+        return self
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return sources
@@ -699,16 +701,30 @@ def attribute(value: Any, name: str) -> Any:
 
 def at_epoch(root: View[Any], epoch: Epoch) -> View[Any]:
     """Key the views of an expression for an epoch. What does not vary is not visited."""
+    path: list[tuple[View[Any], Epoch]] = []
+    while _follows(root) and len(root._sources) == 1:
+        path.append((root, epoch))
+        epoch = epoch.kept if root._keeps else epoch
+        (root,) = root._sources
+    found = _all_at_epoch(root, epoch) if _follows(root) else root
+    for node, own in reversed(path):
+        found = _keyed(node, (found,), own)
+    return found
+
+
+def _all_at_epoch(root: View[Any], epoch: Epoch) -> View[Any]:
     keyed: dict[Key, View[Any]] = {}
-    below = epoch.kept
     for node, key, sources in upwards(root, _follows):
-        new = node
-        if _follows(node):
-            new = node._keyed(tuple([keyed[source] for source in sources]), below if key[1] else epoch)
-            if is_debugging and new is not node:
-                new._site = node._site
-        keyed[key] = new
+        follows = tuple([keyed[source] for source in sources])
+        keyed[key] = _keyed(node, follows, epoch.kept if key[1] else epoch) if _follows(node) else node
     return keyed[id(root), False]
+
+
+def _keyed(node: View[Any], sources: tuple[View[Any], ...], epoch: Epoch) -> View[Any]:
+    new = node._keyed(sources, epoch)
+    if is_debugging and new is not node:
+        new._site = node._site
+    return new
 
 
 def _follows(view: View[Any]) -> bool:

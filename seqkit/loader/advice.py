@@ -10,7 +10,7 @@ from ..engine.resources import usable_cpus
 from ..samplers.base import chain_of
 from ..samplers.batches import BatchSampler
 from ..samplers.distributed import Share
-from ..views.gather.gather import Gather
+from ..views.gather import Gather
 from ..views.shard import Shard
 from .options import Options
 from .state_checks import process_count, sample_count

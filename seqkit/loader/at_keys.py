@@ -20,7 +20,7 @@ from ..core.iteration import each_with, surviving
 from ..core.source import Source
 from ..core.view import View, name_of
 from ..views.bases.decided import Decided
-from ..views.gather.gather import GatherView
+from ..views.gather import GatherView
 from .keys import Sample, Shards, as_key, as_keys
 from .on_error import OnRecovered
 

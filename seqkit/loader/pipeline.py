@@ -19,7 +19,7 @@ from ..samplers.random_order import RandomSampler
 from ..samplers.sequential import SequentialSampler
 from ..views.batch import batch
 from ..views.shuffle import shuffle
-from ..views.smap.smap import smap
+from ..views.smap import smap
 from .at_keys import AtKeys, AtLists, Batches, Given, Samples
 from .iterable import IterableReader, WorkerParts, samples_of
 from .on_error import OnRecovered, Tolerant

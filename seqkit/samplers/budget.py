@@ -14,9 +14,9 @@ from ..core.plain import plain
 from ..core.source import Source, as_view, view
 from ..core.view import View
 from ..views.batch import batch
-from ..views.gather.gather import gather
+from ..views.gather import gather
 from ..views.shuffle import shuffle
-from ..views.smap.smap import smap
+from ..views.smap import smap
 from ..views.split import split
 from .grouped import GroupedBatches, LastGroup
 from .keys import as_key

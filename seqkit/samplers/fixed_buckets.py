@@ -16,7 +16,7 @@ from ..core.plain import plain
 from ..core.view import View
 from ..views.batch import batch
 from ..views.concatenate import concatenate
-from ..views.gather.gather import gather
+from ..views.gather import gather
 from ..views.shuffle import shuffle
 from .bucket_keys import ConstWidthBucket, as_bucket_keys, keys_of_scheme, smallest_fitting
 from .grouped import GroupedBatches, LastGroup

@@ -13,7 +13,7 @@ from ..core.plain import plain
 from ..core.source import as_view
 from ..core.values import is_single
 from ..core.view import View
-from ..views.smap.smap import smap
+from ..views.smap import smap
 
 __all__ = ["Order", "as_key", "check_keys", "check_sequence", "keys_of", "sample_count"]
 

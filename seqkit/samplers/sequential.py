@@ -12,7 +12,7 @@ from ..core.plain import plain
 from ..core.source import as_view, view
 from ..core.view import View, in_order
 from ..views.concatenate import concatenate
-from ..views.gather.gather import gather
+from ..views.gather import gather
 from .base import Sampler
 from .keys import Order, check_keys, keys_of, sample_count
 

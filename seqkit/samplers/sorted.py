@@ -11,7 +11,7 @@ from ..core.arguments import as_flag
 from ..core.indices import IndexArray
 from ..core.values import values_of
 from ..core.view import View
-from ..views.gather.gather import gather
+from ..views.gather import gather
 from .base import Sampler
 from .keys import Order, check_sequence
 

@@ -10,10 +10,10 @@ from ..core.source import view
 from ..core.view import View
 from ..stores.add_cache.add_cache import add_cache
 from ..views.batch import batch
-from ..views.gather.gather import gather
+from ..views.gather import gather
 from ..views.random_map import random_map
 from ..views.shuffle import shuffle
-from ..views.smap.smap import smap
+from ..views.smap import smap
 from ..views.unbatch import unbatch
 from .grouped import GroupedBatches, LastGroup
 from .keys import Order

@@ -16,7 +16,7 @@ from ..core.arguments import as_bool
 from ..core.progress import Progress, Report, check_progress, reporting
 from ..core.source import as_view
 from ..core.view import View
-from ..views.smap.smap import smap
+from ..views.smap import smap
 from .files import existing, name_file
 from .handles import Handles
 from .per_process import WithHandle

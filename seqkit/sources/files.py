@@ -16,7 +16,7 @@ from ..core.errors import brief
 from ..core.progress import Progress, Report, check_progress, reporting
 from ..core.source import as_view
 from ..core.view import View, name_of
-from ..views.smap.smap import smap
+from ..views.smap import smap
 
 __all__ = ["as_path", "existing", "files", "found", "is_pointer", "name_file", "natural"]
 

@@ -17,7 +17,7 @@ from ..core.indices import Indices, Unsized, as_array, as_list
 from ..core.source import as_view
 from ..core.units import plural, size
 from ..core.view import Indexable, T, U, V, View, name_of
-from ..views.smap.smap import smap
+from ..views.smap import smap
 from .files import name_file
 from .handles import Handles
 

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 from ..core.arguments import check_callable
 from ..core.source import as_view
 from ..core.view import View
-from ..views.smap.smap import smap
+from ..views.smap import smap
 from .files import name_file, natural
 
 __all__ = ["remote"]

@@ -14,7 +14,7 @@ from ..core.plain import plain
 from ..core.source import as_view
 from ..core.values import values_of
 from ..core.view import Indexable, View
-from ..views.smap.smap import smap
+from ..views.smap import smap
 from .columns import check_names, listed
 from .files import existing, name_file
 from .handles import Handles

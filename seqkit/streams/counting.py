@@ -9,7 +9,7 @@ from typing import Any, Literal
 from ..core.arguments import check_callable, int_at_least
 from ..core.source import as_view
 from ..engine.prefetch import prefetch
-from ..views.smap.smap import smap
+from ..views.smap import smap
 from .chunks import Opener
 from .epochs import check_streams
 

@@ -17,7 +17,7 @@ from ..core.randomness import as_seed, digest, node_key
 from ..core.set_epoch import listeners
 from ..core.view import T, U, View, in_order, is_measured, name_of, walk
 from ..views.bases.order_digest import order_digest
-from ..views.smap.smap import Smap
+from ..views.smap import Smap
 
 __all__ = ["Stream", "shuffle_buffer"]
 

@@ -134,7 +134,7 @@ def numeric(items: list[Any]) -> bool:
 
 def forms(items: list[Any]) -> Iterator[tuple[str, Any]]:
     """Yield the same items as sources of several kinds, the plainest first."""
-    from ..views.smap.smap import smap
+    from ..views.smap import smap
 
     yield "a list", list(items)
     yield "a narrow source", NarrowSource(items)

@@ -11,8 +11,7 @@ from ..core.indices import UNBOUNDED, UNKNOWN, Endless, Expanded, Length, Plan, 
 from ..core.iteration import draw, first_error, surviving, until_the_end
 from ..core.source import as_view
 from ..core.view import Indexable, T, U, View, has_length, sized
-from .bases.grouped import Grouped
-from .bases.stacked import Stacked
+from .bases.grouped import Grouped, Stacked
 
 __all__ = ["Batch", "batch"]
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, overload
 from ..core.arguments import as_bool, check_callable
 from ..core.source import as_view
 from ..core.view import Indexable, T, U, V, View, name_of
-from .smap.smap import Smap
+from .smap import Smap
 
 __all__ = ["starmap"]
 

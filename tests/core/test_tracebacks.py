@@ -153,7 +153,7 @@ def test_wrong_indices_and_names_show_the_line_of_the_user_only() -> None:
 
 def test_the_switch_shows_all_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEQKIT_FULL_TRACEBACKS", "1")
-    view, ours = sk.smap(decode, range(100)), sk.views.smap.smap.__file__
+    view, ours = sk.smap(decode, range(100)), sk.views.smap.__file__
     assert any(ours in line for line in shown(lambda: view[97]))
     monkeypatch.setenv("SEQKIT_FULL_TRACEBACKS", "0")
     assert not any(ours in line for line in shown(lambda: view[97]))

@@ -12,7 +12,7 @@ from seqkit.testing.failing import by_index, by_iteration
 from seqkit.testing.sources import UnsizedSource
 from seqkit.views.arange import arange
 from seqkit.views.cycle import cycle
-from seqkit.views.interleave.interleave import interleave
+from seqkit.views.interleave import interleave
 from seqkit.views.repeat import repeat
 
 

@@ -11,7 +11,7 @@ import seqkit as sk
 from seqkit.testing import CountingSource, ExplodingSource, FailingSource
 from seqkit.testing.failing import Failure, by_iteration
 from seqkit.views.epochs import epochs
-from seqkit.views.mix.mix import Schedule, mix
+from seqkit.views.mix import Schedule, mix
 from seqkit.views.repeat import repeat
 
 from ..helpers import Naturals, agree_after_errors

@@ -25,7 +25,7 @@ from ...core.progress import Progress, reporting
 from ...core.view import View
 from ...core.worker import private_memory
 from ...engine.prefetch import prefetch
-from ...views.smap.smap import smap
+from ...views.smap import smap
 from .failed_items import OnError, report_failed, tolerating
 from .target import Ahead, Target
 

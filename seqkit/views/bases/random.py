@@ -56,8 +56,7 @@ class Random(View[Any]):
         number = self._epoch if number is None else number
         if number == self._epoch and all(map(operator.is_, sources, self._sources)):
             return self
-        keyed = self._rebuild(sources)
-        assert isinstance(keyed, Random)
+        keyed: Any = self._rebuild(sources)
         keyed._epoch = number  # nothing has been drawn from it yet
         return keyed
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn, cast, overload
 
-from ...core.adapters import as_results
-from ...core.arguments import as_bool, check_callable
-from ...core.error_path import locate
-from ...core.errors import fail
-from ...core.indices import UNKNOWN, Cursor, Indices, Length, Plan, as_list, nth
-from ...core.iteration import Progress, draw, first_error, restarting, surviving
-from ...core.source import as_view
-from ...core.view import Indexable, T, Table, U, V, View, has_length, name_of, sized
-from ..bases.side_by_side import SideBySide, Zip
+from ..core.adapters import as_results
+from ..core.arguments import as_bool, check_callable
+from ..core.error_path import locate
+from ..core.errors import fail
+from ..core.indices import UNKNOWN, Cursor, Indices, Length, Plan, as_list, nth
+from ..core.iteration import Progress, draw, first_error, restarting, surviving
+from ..core.source import as_view
+from ..core.view import Indexable, T, Table, U, V, View, has_length, name_of, sized
+from .bases.side_by_side import SideBySide, Zip
 
 __all__ = ["Smap", "Zip", "smap"]
 

@@ -8,10 +8,10 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from ...core.arguments import as_bool
-from ...core.epoch import DRAWS, ORDER
-from ...core.errors import EndOfSequence, brief
-from ...core.indices import (
+from ..core.arguments import as_bool
+from ..core.epoch import DRAWS, ORDER
+from ..core.errors import EndOfSequence, brief
+from ..core.indices import (
     UNKNOWN,
     Endless,
     IndexArray,
@@ -24,15 +24,15 @@ from ...core.indices import (
     as_list,
     select,
 )
-from ...core.iteration import each_with, surviving
-from ...core.once import cached
-from ...core.plain import as_index, is_flag
-from ...core.source import as_view
-from ...core.view import Indexable, Ordered, T, View, only_selects
-from ..bases.columns import Columns, selected
-from ..bases.decided import Decided
-from ..bases.order_digest import index_facts
-from ..bases.selection import Selection
+from ..core.iteration import each_with, surviving
+from ..core.once import cached
+from ..core.plain import as_index, is_flag
+from ..core.source import as_view
+from ..core.view import Indexable, Ordered, T, View, only_selects
+from .bases.columns import Columns, selected
+from .bases.decided import Decided
+from .bases.order_digest import index_facts
+from .bases.selection import Selection
 
 __all__ = ["Gather", "GatherView", "Skip", "gather", "take"]
 

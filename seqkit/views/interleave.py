@@ -5,17 +5,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, cycle, islice, pairwise
+from itertools import cycle, islice, pairwise
 from typing import Any, Literal
 
-from ...core.arguments import as_sequences
-from ...core.errors import EndOfSequence
-from ...core.indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, Unsized
-from ...core.iteration import read_forwards, surviving
-from ...core.once import cached
-from ...core.source import as_view
-from ...core.view import Indexable, T, View, sized
-from ..bases.one_of_several import OneOfSeveral
+from ..core.arguments import as_sequences
+from ..core.errors import EndOfSequence
+from ..core.indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, Unsized
+from ..core.iteration import read_forwards, surviving
+from ..core.once import cached
+from ..core.source import as_view
+from ..core.view import Indexable, T, View, sized
+from .bases.one_of_several import OneOfSeveral
 
 __all__ = ["Interleave", "interleave"]
 
@@ -169,32 +169,35 @@ class Rounds:
 
     def __init__(self, lengths: Sequence[Length], most: Length) -> None:
         self._lengths = lengths
-        self._longer = _Longer(lengths)
+        self._sorted = sorted(lengths)
+        self._last: tuple[int, list[int]] = (-1, [])
         ends = sorted({0, *(min(n, most) for n in lengths)})
         self._firsts = [int(end) for end in ends[:-1]]
         self._starts: list[Length] = [0]
         for first, end in pairwise(ends):
-            size = self._longer.count(int(first)) * (end - first)
+            size = (len(lengths) - bisect_right(self._sorted, first)) * (end - first)
             self._starts.append(end if isinstance(end, Unsized) else int(self._starts[-1] + size))
         self.length = self._starts[-1]
 
-    def _stretch(self, i: int) -> tuple[int, int]:
-        """Return the number of the stretch of item `i`, and how many of its items come before."""
+    def _stretch(self, i: int) -> tuple[int, int, list[int]]:
+        """Return the number of the stretch of item `i`, how many items come before, and its sequences."""
         stretch = bisect_right(self._starts, i) - 1
-        return stretch, i - int(self._starts[stretch])
+        number, members = self._last  # replaced as a whole, so threads may share it
+        if number != stretch:
+            members = [which for which, n in enumerate(self._lengths) if n > self._firsts[stretch]]
+            self._last = stretch, members
+        return stretch, i - int(self._starts[stretch]), members
 
     def place(self, i: int) -> tuple[int, int]:
         """Return the sequence whose turn item `i` is, and the round."""
-        stretch, offset = self._stretch(i)
-        done = self._firsts[stretch]
-        rounds, turn = divmod(offset, self._longer.count(done))
-        return self._longer.nth(turn, done), done + rounds
+        stretch, offset, members = self._stretch(i)
+        rounds, turn = divmod(offset, len(members))
+        return members[turn], self._firsts[stretch] + rounds
 
     def turns(self, start: int, stop: Length) -> Iterator[int]:
         """Yield the sequence whose turn it is, for each item from `start` to `stop`."""
         while start < stop:
-            stretch, offset = self._stretch(start)
-            members = [which for which, n in enumerate(self._lengths) if n > self._firsts[stretch]]
+            stretch, offset, members = self._stretch(start)
             end = min(stop, self._starts[stretch + 1])
             first = offset % len(members)
             last = None if isinstance(end, Unsized) else first + end - start
@@ -205,37 +208,3 @@ class Rounds:
         """Return how many items of each sequence come before item `i`."""
         which, j = self.place(i - 1) if i else (-1, 0)
         return [int(min(n, j + (number <= which))) for number, n in enumerate(self._lengths)]
-
-
-class _Longer:
-    """Counts and finds the sequences longer than n, among any number of them.
-
-    `_rows` are the rows of a tree, the root first. A node holds the lengths of some neighbours, sorted, and
-    its two children those of either half.
-    """
-
-    def __init__(self, lengths: Sequence[Length]) -> None:
-        row = [[n] for n in lengths] or [[]]
-        self._rows = [row]
-        while len(row) > 1:
-            row = [sorted(chain(*row[i : i + 2])) for i in range(0, len(row), 2)]
-            self._rows.insert(0, row)
-
-    def count(self, n: int) -> int:
-        """Return how many sequences are longer than `n`."""
-        return _above(n, self._rows[0][0])
-
-    def nth(self, turn: int, n: int) -> int:
-        """Return which sequence has turn number `turn` among those longer than `n`."""
-        node = 0
-        for row in self._rows[1:]:
-            node *= 2
-            left = _above(n, row[node])
-            if turn >= left:
-                turn -= left
-                node += 1
-        return node
-
-
-def _above(n: int, lengths: list[Length]) -> int:
-    return len(lengths) - bisect_right(lengths, n)

@@ -1,1 +1,0 @@
-"""Items by index: `gather` and `take`."""

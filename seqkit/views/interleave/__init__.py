@@ -1,1 +1,0 @@
-"""Sources in turns: `interleave`."""

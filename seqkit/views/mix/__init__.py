@@ -1,1 +1,0 @@
-"""Sources mixed by weights: `mix`."""

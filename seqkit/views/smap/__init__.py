@@ -1,1 +1,0 @@
-"""A function over items: `smap`."""
