@@ -319,6 +319,7 @@ SELECTIONS = [
         "gather of a view",
         lambda s: sk.gather(s, sk.smap(operator.neg, range(1, len(s) + 1))),
         lambda x: x[::-1],
+        reads="any",
         writes=True,
     ),
     Case(
@@ -750,6 +751,7 @@ TURNS = [
         "switch by its own items",
         lambda s: sk.switch(sk.smap(is_even, s), s, sk.smap(str, s)),
         lambda x: [i if i % 2 == 0 else str(i) for i in x],
+        reads="any",
         writes="elsewhere",
     ),
     Case(

@@ -177,6 +177,9 @@ class Source(View[T_co]):
     def _keyed(self, sources: tuple[View[Any], ...], epoch: Epoch) -> View[T_co]:
         return self if epoch.draws is None else ToldSource(self, epoch.draws)
 
+    def _title(self) -> str:
+        return f"the sequence of class {type(self._data).__name__}"
+
     def _described(self, sources: list[str]) -> str:
         n = "?" if isinstance(self._n, Unsized) else self._n
         data = self._data._data if isinstance(self._data, TableReader) else self._data

@@ -263,6 +263,9 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     def _functions(self) -> tuple[Callable[..., Any], ...]:
         return ()
 
+    def _title(self) -> str:
+        return self._name
+
     def _ordered(self, items: bool, kept: bool) -> tuple[Any, ...] | None:
         return None if self._decides is None else tuple([getattr(self, name) for name in self._decides])
 
@@ -337,7 +340,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         try:
             n = self._n
             if isinstance(n, Unsized):
-                raise TypeError(f"{self!r} has no length: {n.reason}")
+                raise TypeError(f"{self._title()} has no length: {n.reason}")
         except Exception as error:  # also of an item that `filter` scanned
             hide_frames(error)
             raise

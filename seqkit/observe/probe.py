@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from ..core.errors import EndOfSequence
 from ..core.indices import Indices, Plan
 from ..core.iteration import surviving
-from ..core.view import T, View, streams
+from ..core.view import T, View
 from ..engine.hooks import generation
 from ..engine.results import size_of
 
@@ -149,11 +149,7 @@ END: Any = object()  # what a read returns that finds the end of an iteration
 class Tap(View[T]):
     """A view of the items of its source."""
 
-    _passes_on = True
-
-    @property
-    def _streams(self) -> bool:
-        return streams(self._sources[0])
+    _passes_on = _streams = True
 
     def _look(self, i: int, items: int, read: Callable[..., Any], *args: Any) -> Any:
         """Return ``read(*args)``: item `i`, or the items at ``args[0]`` if `i` is -1, or `END`."""

@@ -168,10 +168,8 @@ def iterators_are_independent(view: View[Any], expected: list[Any], few: bool) -
 
 def items_are_found_again(view: View[Any], expected: list[Any], few: bool) -> None:
     absent = object()
-    try:
-        expected.count(absent)
-    except ValueError:
-        return  # arrays, whose comparison has no truth value
+    if any(isinstance(item, np.ndarray) for item in view):
+        return  # their comparison has no truth value
     expect("a strange object in view", absent in view, False)
     refused("its index", ValueError, view.index, absent)
     for item in expected[:3]:

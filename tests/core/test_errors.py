@@ -118,7 +118,9 @@ def test_an_item_used_twice_is_found_by_the_shortest_way_in_order() -> None:
     assert [i for _, i in error.path] == [0, 1, 0]
 
 
-def test_a_map_of_a_long_chain_is_named_where_it_was_made() -> None:
+def test_a_map_of_a_long_chain_is_named_where_it_was_made(monkeypatch: Any) -> None:
+    monkeypatch.setattr("seqkit.core.view.is_debugging", True)
+
     def make() -> sk.View[int]:
         return sk.smap(FailsAt(1), range(3))
 

@@ -75,7 +75,7 @@ def test_a_failing_decode_shows_the_lines_of_the_user(method: Any) -> None:
     tail = [line for line in lines if line.startswith(("seqkit.core.errors", "  path", "  smap", "  to"))]
     assert tail[0] == "seqkit.core.errors.EvaluationError: smap[97] failed: ValueError: bad header"
     assert tail[1].endswith("→ smap[97]")
-    assert tail[3] == "  to reproduce: error.view[97]   its input: error.inputs()"
+    assert tail[2] == "  to reproduce: error.view[97]   its input: error.inputs()"
 
 
 @pytest.mark.parametrize("size", [4, 2000])

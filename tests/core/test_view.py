@@ -176,6 +176,26 @@ def test_items_missing_from_a_list_that_shrank_are_errors_for_index_and_iteratio
     assert [failure.kind for failure in found[1:]] == [sk.EvaluationError] * 2
 
 
+def test_the_class_of_a_data_set_without_length_is_named() -> None:
+    data = sk.view(UnsizedSource("ab"))
+    with pytest.raises(TypeError, match="the sequence of class UnsizedSource has no length"):
+        len(data)
+    assert repr(data) == "<UnsizedSource of ?>"
+
+
+def test_a_recursion_error_of_a_function_is_an_error_of_its_item() -> None:
+    def endless(x: int) -> int:
+        return endless(x) if x == 1 else x
+
+    view = sk.smap(endless, range(3))
+    assert list(sk.fallback(lambda error: type(error.__cause__), view)) == [0, RecursionError, 2]
+    deep = sk.view(range(3))
+    for _ in range(2 * sys.getrecursionlimit()):
+        deep = sk.random_map(lambda x, rng: x, deep, seed=0)
+    with pytest.raises(RecursionError):
+        list(sk.fallback("skip", deep))
+
+
 def test_a_sequence_of_unknown_length_says_so() -> None:
     view = sk.smap(str, UnsizedSource([1, 2, 3]))
     with pytest.raises(TypeError, match="smap has no length"):
@@ -662,7 +682,7 @@ def test_the_path_to_an_item_is_searched_once_per_view_of_a_diamond() -> None:
         view = sk.collate([view, view])
     error = sk.EvaluationError("elsewhere", view=sk.view([2]), index=0)
     locate(error, view, 0)
-    assert error.path == ()
+    assert error.path == ((view, 0), (error.view, 0))
 
 
 def test_an_array_without_dimensions_is_an_index_to_write_at() -> None:

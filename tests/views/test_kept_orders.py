@@ -167,7 +167,7 @@ def test_a_slice_of_a_node_keeps_its_workers() -> None:
             assert list(node.at_epoch(epoch)) == list(expected.at_epoch(epoch))
             later = node.at_epoch(2)[:6].at_epoch(epoch)
             assert list(later) == list(expected.at_epoch(2)[:6].at_epoch(epoch))
-            assert later._sources[0].engine() is node.engine()
+            assert later._sources[0].engine is node.engine
 
 
 def test_train_and_test_never_mix() -> None:

@@ -79,24 +79,6 @@ def test_parts_stay_the_same_in_every_epoch():
     assert list(train) != list(train.at_epoch(1))
 
 
-@pytest.mark.parametrize(
-    "sequence",
-    [
-        sk.shuffle(range(8), seed=0),
-        sk.smap(abs, sk.shuffle(range(8), seed=0)),
-        sk.batch(sk.shuffle(range(16), seed=0), 2),
-        sk.shuffle(range(9), seed=0)[:8],
-        sk.gather(range(8), sk.shuffle(range(8), seed=0)),
-        sk.shuffle_groups(range(8), 2, seed=0),
-        sk.mix([range(4), range(4)], seed=0),
-    ],
-    ids=str,
-)
-def test_a_sequence_whose_order_changes_is_refused(sequence):
-    with pytest.raises(ValueError, match=r"order of the sequence changes from epoch to epoch.* Split first"):
-        random_split(sequence, [4, 4], seed=0)
-
-
 def test_random_items_keep_their_part():
     first, _ = random_split(sk.random_map(lambda i, rng: i, range(8), seed=0), [4, 4], seed=0)
     assert list(first.at_epoch(5)) == list(first)
