@@ -15,7 +15,7 @@ from ..core.view import Indexable, View, name_of
 from .filter import Filter
 from .uniter import Uniter
 
-__all__ = ["Fallback", "fallback"]
+__all__ = ["Fallback", "Skipping", "fallback"]
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -77,7 +77,7 @@ def fallback(
         raise ValueError(f"fallback: f must be callable, 'replace' or 'skip', got {f!r}")
     source = as_view(sequence, "fallback")
     if f == "skip":
-        return Filter(is_read, Fallback(_missing, source), None)
+        return Skipping(is_read, Fallback(_missing, source), None)
     return Fallback(f, source)
 
 
@@ -166,6 +166,16 @@ class Fallback(View[Any]):
     def _arguments(self, sources: list[str]) -> list[str]:
         word = "skip" if self._f is _missing else self._f
         return [name_of(word) if callable(word) else repr(word), *sources]
+
+
+class Skipping(Filter[Any]):
+    """The view that `fallback` returns for "skip": the items below that could be read."""
+
+    def _described(self, sources: list[str]) -> str:
+        return sources[0]
+
+
+Skipping._name = Fallback._name
 
 
 def _as_policy_says(error: EvaluationError) -> BaseException:

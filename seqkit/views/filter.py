@@ -197,7 +197,7 @@ class Filter(Scanned[T], Columns[T]):
         self._asked = [(array("q"), 0)]
 
     def _first(self, most: int) -> View[T]:
-        first = Filter(self._predicate, self._sources[0], self._progress, most)
+        first = type(self)(self._predicate, self._sources[0], self._progress, most)
         first._asked = self._asked
         return first
 
@@ -244,7 +244,7 @@ class Filter(Scanned[T], Columns[T]):
         return source._take(self.indices)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        rebuilt = Filter(self._predicate, sources[0], self._progress, self._most)
+        rebuilt = type(self)(self._predicate, sources[0], self._progress, self._most)
         if sources[0] is self._sources[0]:
             rebuilt._found, rebuilt._asked = self._found, self._asked
         return rebuilt

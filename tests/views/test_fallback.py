@@ -128,3 +128,9 @@ async def later(error: sk.EvaluationError) -> int:
 def test_what_is_neither_a_function_nor_a_word_is_refused(f: Any) -> None:
     with pytest.raises(ValueError if f == "ignore" else TypeError, match=r"fallback: f (must be|is called)"):
         sk.fallback(f, ITEMS)
+
+
+def test_the_repr_of_skip_is_its_call() -> None:
+    view = sk.fallback("skip", [1, 2])
+    assert repr(view) == "fallback('skip', <list of 2>)"
+    assert repr(view.head(1)) == repr(view)

@@ -548,3 +548,14 @@ def test_the_first_items_of_batches_read_no_other_batch():
         assert source.reads.total() == 0
         assert list(view) == ([0, 1, 2, 3, 4] if expected is None else expected)
         assert source.reads.total() <= most + (expected is None)
+
+
+def test_a_predicate_that_remembers_loses_nothing_when_a_loop_is_left():
+    seen = set()
+    view = sk.filter(lambda text: not (text in seen or seen.add(text)), ["a", "b", "a", "c", "b", "d"])
+    assert next(iter(view)) == "a"
+    early, late = iter(view), iter(view)
+    assert [next(early), next(late), next(early)] == ["a", "a", "b"]
+    assert list(view.head(2)) == ["a", "b"]
+    assert list(view) == list(view) == ["a", "b", "c", "d"]
+    assert [*early] == ["c", "d"]

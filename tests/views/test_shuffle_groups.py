@@ -87,3 +87,9 @@ def test_groups_follow_a_length_that_differs_between_epochs():
     sizes = sk.shuffle_groups(patches, [4, 6], seed=0)
     with pytest.raises(ValueError, match="group_sizes must add up to the length 13, got 10"):
         list(sizes.at_epoch(1))
+
+
+def test_views_of_groups_have_sizes_of_their_own() -> None:
+    for groups in (sk.flatten(["ab", "cde", "f"]), sk.unbatch(["abc", "def"], 3)):
+        order = list(sk.shuffle_groups(groups, seed=0))
+        assert sorted(order) == list("abcdef")

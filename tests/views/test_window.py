@@ -305,3 +305,31 @@ def test_a_pickled_window_has_the_array_once():
     assert view[3].tolist() == [3, 4, 5, 6, 7]
     assert len(pickle.dumps(view)) == before
     assert pickle.loads(pickle.dumps(view))[3].tolist() == [3, 4, 5, 6, 7]
+
+
+def test_windows_of_arrays_and_maps_are_arrays(tmp_path):
+    numbers = np.arange(20, dtype="u2").reshape(10, 2)
+    numbers.tofile(tmp_path / "numbers")
+    mapped = np.memmap(tmp_path / "numbers", "u2", "r", shape=(10, 2))
+    for source in (numbers, mapped, sk.view(numbers)[1:], sk.shuffle(mapped, 0), sk.shard(numbers, 0, 2)):
+        plain = [np.asarray(row) for row in sk.window(list(sk.view(source)), 3, 2, last="keep")]
+        view = sk.window(source, 3, 2, last="keep")
+        n = len(view)
+        ways = (list(view), [view[i] for i in range(n)], view._getmany(range(n)), list(view[:]))
+        for found in ways:
+            assert all(isinstance(window, np.ndarray) and window.dtype == np.dtype("u2") for window in found)
+            assert [window.tolist() for window in found] == [window.tolist() for window in plain]
+    assert sk.window(numbers, 3, 8, pad=7)[1].tolist() == [[16, 17], [18, 19], [7, 7]]
+    assert isinstance(sk.window(numbers, 3, last="pad")[0], list)
+    assert isinstance(sk.window(numbers, 3, collate_fn=list)[0], list)
+    assert isinstance(sk.batch(numbers, 3)[0], list)
+
+
+def test_a_window_of_a_map_is_no_copy_and_a_window_of_an_array_is_one(tmp_path):
+    numbers = np.arange(20)
+    sk.window(numbers, 3)[0][0] = 99
+    assert numbers[0] == 0
+    numbers.tofile(tmp_path / "numbers")
+    mapped = np.memmap(tmp_path / "numbers", numbers.dtype, "r")
+    assert np.shares_memory(sk.window(mapped, 3)[2], mapped)
+    assert next(iter(sk.DataLoader(sk.window(mapped, 5, 4), 2))).shape == (2, 5)
