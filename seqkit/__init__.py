@@ -14,6 +14,7 @@ import os as _os
 
 from . import collation as _collation
 from . import samplers as _samplers
+from .core import worker as _worker  # noqa: F401 - remembers the working directory
 from .core.chaining import Chainable as _Chainable
 from .core.chaining import attach as _attach
 from .core.lazy import TABLE as _TABLE

@@ -1035,6 +1035,13 @@ PASSES = [
         lambda x: [-1 if i % 2 else i for i in x],
     ),
     Case(
+        "fallback skip",
+        lambda s: sk.fallback("skip", sk.smap(abs, s)),
+        list,
+        reads="any",
+        length_reads=True,
+    ),
+    Case(
         "fallback above prefetch",
         lambda s: sk.fallback(minus_one, sk.prefetch(sk.smap(only_even, s), 2, "thread")),
         lambda x: [-1 if i % 2 else i for i in x],

@@ -1,4 +1,4 @@
-"""`Epoch`: the pass that a view reads. It has one number for the orders of the view, and one for its draws.
+"""`EpochPair`: the pass that a view reads. It has one number for the orders of the view, and one for its draws.
 
 A selection by index keeps the orders below it: ``order[:8]`` has the same items in every epoch. What is drawn
 follows the epoch, such as the numbers of `random_map`.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["AS_IT_STANDS", "DRAWS", "ORDER", "Epoch"]
+__all__ = ["AS_IT_STANDS", "DRAWS", "ORDER", "EpochPair"]
 
 # The bits of `View._varies`.
 ORDER = 1  # another item stands at each position in each epoch
@@ -17,36 +17,36 @@ DRAWS = 2  # the items themselves differ from epoch to epoch
 _BITS = 31
 
 
-class Epoch(NamedTuple):
+class EpochPair(NamedTuple):
     """An epoch for the orders of a view, and one for its draws. None: the epoch in which each stands.
 
     Examples
     --------
-    >>> Epoch(3, 3).kept, Epoch(None, 5).after(Epoch(3, 3))
-    (Epoch(order=None, draws=3), Epoch(order=3, draws=5))
+    >>> EpochPair(3, 3).kept, EpochPair(None, 5).after(EpochPair(3, 3))
+    (EpochPair(order=None, draws=3), EpochPair(order=3, draws=5))
     """
 
     order: int | None
     draws: int | None
 
     @property
-    def kept(self) -> Epoch:
+    def kept(self) -> EpochPair:
         """The same epoch below a selection, which keeps its orders."""
-        return Epoch(None, self.draws)
+        return EpochPair(None, self.draws)
 
-    def after(self, before: Epoch) -> Epoch:
+    def after(self, before: EpochPair) -> EpochPair:
         """Return the epoch of a view that was keyed for `before`, and then for this epoch."""
-        return Epoch(
+        return EpochPair(
             before.order if self.order is None else self.order,
             before.draws if self.draws is None else self.draws,
         )
 
     @property
     def number(self) -> int:
-        """One int for both numbers, for the messages of workers. Epoch e of both is e.
+        """One int for both numbers, for the messages of workers. EpochPair e of both is e.
 
-        >>> Epoch(7, 7).number, Epoch.of(Epoch(None, 7).number), Epoch.of(Epoch(2, 7).number)
-        (7, Epoch(order=None, draws=7), Epoch(order=2, draws=7))
+        >>> EpochPair(7, 7).number, EpochPair.of(EpochPair(None, 7).number), EpochPair.of(EpochPair(2, 7).number)
+        (7, EpochPair(order=None, draws=7), EpochPair(order=2, draws=7))
         """
         order, draws = self
         if draws is None:
@@ -54,7 +54,7 @@ class Epoch(NamedTuple):
         return draws if order == draws else -2 - ((0 if order is None else order + 1) << _BITS | draws)
 
     @classmethod
-    def of(cls, number: int) -> Epoch:
+    def of(cls, number: int) -> EpochPair:
         """Return the epoch of a number."""
         if number >= -1:
             return AS_IT_STANDS if number < 0 else cls(number, number)
@@ -62,4 +62,4 @@ class Epoch(NamedTuple):
         return cls(order - 1 if order else None, draws)
 
 
-AS_IT_STANDS = Epoch(None, None)
+AS_IT_STANDS = EpochPair(None, None)

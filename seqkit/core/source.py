@@ -16,7 +16,7 @@ import numpy as np
 from .adapters import TableReader, as_results, length_of, reads_many, recognise
 from .casting import holds
 from .chaining import Chainable
-from .epoch import DRAWS, Epoch
+from .epoch import DRAWS, EpochPair
 from .errors import EndOfSequence, brief, fail, fail_at_once
 from .indices import UNKNOWN, Indices, Plan, Unsized, as_array, as_list, as_slice, each
 from .set_epoch import listeners, tell
@@ -174,7 +174,7 @@ class Source(View[T_co]):
     def _rebuild(self, sources: tuple[View[Any], ...]) -> Self:
         return self
 
-    def _keyed(self, sources: tuple[View[Any], ...], epoch: Epoch) -> View[T_co]:
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: EpochPair) -> View[T_co]:
         return self if epoch.draws is None else ToldSource(self, epoch.draws)
 
     def _title(self) -> str:
@@ -243,7 +243,7 @@ class ToldSource(Source[T_co]):
         self._epoch = epoch
         self._listeners = listeners(source._data)
 
-    def _keyed(self, sources: tuple[View[Any], ...], epoch: Epoch) -> View[Any]:
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: EpochPair) -> View[Any]:
         return self if epoch.draws in (None, self._epoch) else ToldSource(self, epoch.draws)
 
     def _ordered(self, items: bool, kept: bool) -> tuple[Any, ...] | None:

@@ -20,7 +20,7 @@ hook                           must?  promise
                                       of each source
 ``_needs(i)``                  no     what the node below must compute for item `i`. Differs from `_parts`
                                       where an item serves many, or is kept
-``_keyed(sources, epoch)``     no     the same view for an `Epoch`. Default: `_rebuild` if a source changed
+``_keyed(sources, epoch)``     no     the same view for an `EpochPair`. Default: `_rebuild` if a source changed
 ``_arguments(sources)``        no     the arguments that `repr` shows, given the text of the sources
 ``_functions()``               no     the user's functions, for `explain`
 =============================  =====  ====================================================================
@@ -51,7 +51,7 @@ import numpy as np
 
 from .arguments import int_at_least, refuse_table
 from .chaining import Chainable
-from .epoch import ORDER, Epoch
+from .epoch import ORDER, EpochPair
 from .error_path import locate
 from .errors import as_given
 from .indices import (
@@ -251,7 +251,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return self._parts(i)
 
-    def _keyed(self, sources: tuple[View[Any], ...], epoch: Epoch) -> View[T_co]:
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: EpochPair) -> View[T_co]:
         for new, old in zip(sources, self._sources, strict=True):
             if new is not old:
                 return self._rebuild(sources)
@@ -300,7 +300,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         (True, False)
         """
         number = int_at_least(epoch, "at_epoch: epoch", 0)
-        return at_epoch(self, Epoch(number, number))
+        return at_epoch(self, EpochPair(number, number))
 
     @hiding_frames()
     def head(self, n: int) -> View[T_co]:
@@ -486,6 +486,8 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
             return ". A view has one axis. Index its items: view[i][j]."
         if not isinstance(key, str):
             return ""
+        if getattr(self, "_column_names", lambda: None)() is not None:
+            return f". For a column use view.select({key!r})."
         return f". For a column use view.smap(lambda item: item[{key!r}])."
 
     def _as_int(self, key: Any) -> int:
@@ -702,9 +704,9 @@ def attribute(value: Any, name: str) -> Any:
         return None
 
 
-def at_epoch(root: View[Any], epoch: Epoch) -> View[Any]:
+def at_epoch(root: View[Any], epoch: EpochPair) -> View[Any]:
     """Key the views of an expression for an epoch. What does not vary is not visited."""
-    path: list[tuple[View[Any], Epoch]] = []
+    path: list[tuple[View[Any], EpochPair]] = []
     while _follows(root) and len(root._sources) == 1:
         path.append((root, epoch))
         epoch = epoch.kept if root._keeps else epoch
@@ -715,7 +717,7 @@ def at_epoch(root: View[Any], epoch: Epoch) -> View[Any]:
     return found
 
 
-def _all_at_epoch(root: View[Any], epoch: Epoch) -> View[Any]:
+def _all_at_epoch(root: View[Any], epoch: EpochPair) -> View[Any]:
     keyed: dict[Key, View[Any]] = {}
     for node, key, sources in upwards(root, _follows):
         follows = tuple([keyed[source] for source in sources])
@@ -723,7 +725,7 @@ def _all_at_epoch(root: View[Any], epoch: Epoch) -> View[Any]:
     return keyed[id(root), False]
 
 
-def _keyed(node: View[Any], sources: tuple[View[Any], ...], epoch: Epoch) -> View[Any]:
+def _keyed(node: View[Any], sources: tuple[View[Any], ...], epoch: EpochPair) -> View[Any]:
     new = node._keyed(sources, epoch)
     if is_debugging and new is not node:
         new._site = node._site

@@ -7,7 +7,7 @@ from functools import partial
 from time import monotonic_ns
 from typing import Any, Protocol
 
-from ..core.epoch import Epoch
+from ..core.epoch import EpochPair
 from ..core.indices import Unsized, each
 from ..core.view import View, at_epoch
 from .hooks import generation, leave_fork
@@ -139,7 +139,7 @@ class Evaluator:
     def _at(self, epoch: Any) -> View[Any]:
         """Return the pipeline, keyed for an epoch."""
         if epoch != self._epoch:
-            self.keyed = at_epoch(self._pipeline, Epoch.of(epoch))
+            self.keyed = at_epoch(self._pipeline, EpochPair.of(epoch))
             self._epoch = epoch
         return self.keyed
 

@@ -22,7 +22,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Self
 
-from ..core.epoch import Epoch
+from ..core.epoch import EpochPair
 from ..core.errors import EndOfSequence
 from ..core.indices import Indices, Plan, each, is_repeatable
 from ..core.iteration import restarting, surviving
@@ -217,7 +217,7 @@ class Prefetch(LowerNode[T]):
     def below(self) -> View[Any]:
         """Return the view that the workers read, in the epoch of this node."""
         source = self._sources[0]
-        return at_epoch(source, Epoch.of(self._epoch))
+        return at_epoch(source, EpochPair.of(self._epoch))
 
     def _stage(self, next_index: Callable[[], int | None], timeout_s: float | None) -> StagePlan | None:
         """Return what lets the nodes below work ahead in the order of a plan, if there are any."""
@@ -331,11 +331,11 @@ class Prefetch(LowerNode[T]):
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Prefetch(sources[0], self._settings)
 
-    def _keyed(self, sources: tuple[View[Any], ...], epoch: Epoch) -> View[Any]:
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: EpochPair) -> View[Any]:
         # Needed even if nothing is random, because the epoch seeds the global generators of process
         # workers.
         keyed = Prefetch(sources[0], self._settings, self.engine)
-        keyed._epoch = epoch.after(Epoch.of(self._epoch)).number
+        keyed._epoch = epoch.after(EpochPair.of(self._epoch)).number
         return keyed
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 from weakref import WeakSet
 
-from ..core.epoch import Epoch
+from ..core.epoch import EpochPair
 from ..core.errors import EndOfSequence
 from ..core.indices import UNKNOWN, Endless, Plan
 from ..core.iteration import restarting
@@ -155,7 +155,7 @@ class InTurn(View[Any]):
             return item
         raise EndOfSequence(f"the sequence ends before batch {i}")
 
-    def _keyed(self, sources: tuple[View[Any], ...], epoch: Epoch) -> View[Any]:
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: EpochPair) -> View[Any]:
         keyed = InTurn(self._pipeline, self.blocks, self.joined)
         # The epoch seeds the global generators of workers.
         keyed._epoch, keyed.begun = epoch.draws or 0, self.begun

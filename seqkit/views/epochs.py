@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core.arguments import optional_int
-from ..core.epoch import Epoch
+from ..core.epoch import EpochPair
 from ..core.errors import fail
 from ..core.indices import UNBOUNDED, Endless, Indices, Length, Plan, as_array
 from ..core.once import cached
@@ -71,13 +71,13 @@ def epochs(sequence: Indexable[T], n: int | None = None) -> View[T]:
     return sized(Epochs(source, n))
 
 
-FIRST = Epoch(0, 0)
+FIRST = EpochPair(0, 0)
 
 
 class Epochs(OneOfSeveral):
     """The view that `epochs` returns. `first` is the epoch of its first pass over the source."""
 
-    def __init__(self, source: View[Any], passes: int | None, first: Epoch = FIRST) -> None:
+    def __init__(self, source: View[Any], passes: int | None, first: EpochPair = FIRST) -> None:
         super().__init__((source,))
         self._passes = passes
         self._first = first
@@ -106,7 +106,7 @@ class Epochs(OneOfSeveral):
         order, draws = self._first
         assert order is not None
         assert draws is not None
-        found = self._recent.at(Epoch(order + which, draws + which))
+        found = self._recent.at(EpochPair(order + which, draws + which))
         if found._n != self._period:
             message = f"pass {order + which} has {found._n} items, expected {self._period}"
             fail(self, which * self._period, ValueError(message))
@@ -142,9 +142,9 @@ class Epochs(OneOfSeveral):
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Epochs(sources[0], self._passes, self._first)
 
-    def _keyed(self, sources: tuple[View[Any], ...], epoch: Epoch) -> View[Any]:
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: EpochPair) -> View[Any]:
         step = 1 if self._passes is None else self._passes
-        first = Epoch(*(None if number is None else number * step for number in epoch)).after(self._first)
+        first = EpochPair(*(None if number is None else number * step for number in epoch)).after(self._first)
         return self if first == self._first else Epochs(self._sources[0], self._passes, first)
 
     def _arguments(self, sources: list[str]) -> list[str]:
@@ -161,12 +161,12 @@ class Recent:
     def __init__(self, source: View[Any]) -> None:
         self._source = source
         # Replaced as a whole, so threads may share it. At worst two threads make the same view.
-        self._views: tuple[tuple[Epoch, View[Any]], ...] = ()
+        self._views: tuple[tuple[EpochPair, View[Any]], ...] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Recent, (self._source,)
 
-    def at(self, epoch: Epoch) -> View[Any]:
+    def at(self, epoch: EpochPair) -> View[Any]:
         for number, found in self._views:
             if number == epoch:
                 return found

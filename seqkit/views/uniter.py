@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, NoReturn
 
 from ..core.arguments import int_at_least, optional_int, positive_int, refuse_async, refuse_table
-from ..core.epoch import DRAWS, Epoch
+from ..core.epoch import DRAWS, EpochPair
 from ..core.errors import EndOfSequence, as_given, fail, summary
 from ..core.indices import UNKNOWN, Endless, Indices, Length, Plan, as_list
 from ..core.iteration import Progress, restarting
@@ -177,7 +177,7 @@ class Uniter(View[Any]):
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return self
 
-    def _keyed(self, sources: tuple[View[Any], ...], epoch: Epoch) -> View[Any]:
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: EpochPair) -> View[Any]:
         if epoch.draws in (None, self._passes.epoch):
             return self
         return Uniter(self._passes.at_epoch(epoch.draws), self._n)

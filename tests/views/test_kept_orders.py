@@ -12,7 +12,7 @@ import pytest
 
 import seqkit as sk
 from seqkit import samplers
-from seqkit.core.epoch import AS_IT_STANDS, DRAWS, ORDER, Epoch
+from seqkit.core.epoch import AS_IT_STANDS, DRAWS, ORDER, EpochPair
 from seqkit.core.view import at_epoch
 from seqkit.views.bases.order_digest import order_digest
 
@@ -218,7 +218,7 @@ class Rotated(sk.View[Any]):
     def _rebuild(self, sources: Any) -> Any:
         return Rotated(*sources, self.epoch)
 
-    def _keyed(self, sources: Any, epoch: Epoch) -> Any:
+    def _keyed(self, sources: Any, epoch: EpochPair) -> Any:
         return Rotated(*sources, self.epoch if epoch.order is None else epoch.order)
 
 
@@ -232,13 +232,13 @@ def test_views_of_users_declare_what_varies() -> None:
 def test_an_epoch_is_one_number_for_workers() -> None:
     for epoch in (
         AS_IT_STANDS,
-        Epoch(0, 0),
-        Epoch(7, 7),
-        Epoch(None, 0),
-        Epoch(None, 7),
-        Epoch(2, 7),
-        Epoch(0, 7),
+        EpochPair(0, 0),
+        EpochPair(7, 7),
+        EpochPair(None, 0),
+        EpochPair(None, 7),
+        EpochPair(2, 7),
+        EpochPair(0, 7),
     ):
-        assert Epoch.of(epoch.number) == epoch
+        assert EpochPair.of(epoch.number) == epoch
     assert at_epoch(ORDERED, AS_IT_STANDS) is ORDERED
-    assert Epoch(4, 4).number == 4
+    assert EpochPair(4, 4).number == 4

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...core.arguments import check_callable, optional_int
-from ...core.epoch import Epoch
+from ...core.epoch import EpochPair
 from ...core.errors import EndOfSequence, as_given, fail
 from ...core.indices import Indices, Plan, as_list, ends
 from ...core.iteration import surviving
@@ -282,7 +282,7 @@ class AddCache(View[T]):
         """Return the same view over other sources, with an empty memory and no store, for `verify`."""
         return AddCache(sources[0], replace(self._settings.fresh(""), store=None, key=None))
 
-    def _keyed(self, sources: tuple[View[Any], ...], epoch: Epoch) -> View[Any]:
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: EpochPair) -> View[Any]:
         if sources[0] is self._sources[0]:
             return self  # and keep its items
         scope = f"epoch-{epoch.draws}"

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterator
 from typing import Any
 
-from ...core.epoch import DRAWS, ORDER, Epoch
+from ...core.epoch import DRAWS, ORDER, EpochPair
 from ...core.indices import Length
 from ...core.once import cached
 from ...core.randomness import node_key
@@ -51,7 +51,7 @@ class Random(View[Any]):
     def _key(self) -> int:
         return node_key(self._name, self._seed, self._epoch, self._salt)
 
-    def _keyed(self, sources: tuple[View[Any], ...], epoch: Epoch) -> View[Any]:
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: EpochPair) -> View[Any]:
         number = epoch.order if self._is_order() else epoch.draws
         number = self._epoch if number is None else number
         if number == self._epoch and all(map(operator.is_, sources, self._sources)):
