@@ -120,7 +120,7 @@ PASSIVE = {"Lock", "RLock", "local", "get_ident"}  # what others may use of thre
 # What each room may weigh: its code lines, without docstrings, comments and blank lines. A room that needs
 # more gives its reason in a decision, or cuts elsewhere. Lines that move take their budget along.
 BUDGETS = {
-    "__init__": 218,
+    "__init__": 102,
     "collation": 929,
     "core": 2335,
     "engine": 5950,
@@ -128,12 +128,12 @@ BUDGETS = {
     "observe": 2600,
     "samplers": 1310,
     "sources": 2383,
-    "stores": 1789,
-    "streams": 1812,
-    "testing": 812,
+    "stores": 1792,
+    "streams": 1813,
+    "testing": 813,
     "torch": 213,
     "transforms": 39,
-    "views": 4085,
+    "views": 3739,
 }
 
 

@@ -1,4 +1,4 @@
-"""`EpochPair`: the pass that a view reads. It has one number for the orders of the view, and one for its draws.
+"""`EpochPair`: the pass that a view reads, with one number for its orders, and one for its draws.
 
 A selection by index keeps the orders below it: ``order[:8]`` has the same items in every epoch. What is drawn
 follows the epoch, such as the numbers of `random_map`.
@@ -43,10 +43,10 @@ class EpochPair(NamedTuple):
 
     @property
     def number(self) -> int:
-        """One int for both numbers, for the messages of workers. EpochPair e of both is e.
+        """One int for both numbers, for the messages of workers. If both are e, it is e.
 
-        >>> EpochPair(7, 7).number, EpochPair.of(EpochPair(None, 7).number), EpochPair.of(EpochPair(2, 7).number)
-        (7, EpochPair(order=None, draws=7), EpochPair(order=2, draws=7))
+        >>> EpochPair(7, 7).number, EpochPair.of(EpochPair(2, 7).number)
+        (7, EpochPair(order=2, draws=7))
         """
         order, draws = self
         if draws is None:

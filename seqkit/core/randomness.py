@@ -8,7 +8,6 @@ unrelated keys. The key determines a permutation of any length (`Permutation`) a
 from __future__ import annotations
 
 import os
-import random
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,10 +26,8 @@ __all__ = [
     "Permutation",
     "as_name",
     "as_seed",
-    "changed_generators",
     "digest",
     "generators_kept",
-    "global_states",
     "item_generator",
     "node_key",
 ]
@@ -89,31 +86,6 @@ def digest(data: str | bytes) -> bytes:
     import hashlib  # not when seqkit is imported: it loads OpenSSL
 
     return hashlib.blake2b(data.encode() if isinstance(data, str) else data, digest_size=16).digest()
-
-
-def global_states() -> dict[str, Any]:
-    """Return the states of the global generators of libraries, in a form that can be compared.
-
-    >>> before = global_states()
-    >>> _ = np.random.rand()
-    >>> [name for name, state in global_states().items() if state != before[name]]
-    ['numpy.random']
-    """
-    kind, words, *rest = np.random.get_state(legacy=True)
-    generator = getattr(sys.modules.get("torch"), "default_generator", None)
-    return {
-        "random": random.getstate(),
-        "numpy.random": (kind, np.asarray(words).tobytes(), *rest),
-        "torch": None if generator is None else bytes(generator.get_state().numpy()),
-    }
-
-
-def changed_generators(before: dict[str, Any]) -> list[str]:
-    """Return the names of the global generators that have drawn or were seeded since `global_states`.
-
-    A library that was imported since does not count.
-    """
-    return sorted(name for name, state in global_states().items() if before[name] not in (None, state))
 
 
 # Modules with a global generator, and its functions.

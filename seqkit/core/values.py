@@ -1,6 +1,6 @@
 """Sequences of values that users pass as labels, lengths, weights, ids and keys, read by position.
 
-`values_of` and `numbers_of` read each of them once, when the function of the user is called: lists, arrays,
+`values_of` reads each of them once, when the function of the user is called: lists, arrays,
 tensors, views, and columns of pandas, polars and pyarrow, whatever their index.
 """
 
@@ -12,15 +12,12 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from .indices import UNBOUNDED
 from .plain import plain
 from .source import Source, as_view
 from .view import in_order
 
-__all__ = ["by_position", "is_single", "numbers_of", "values_of"]
+__all__ = ["by_position", "is_single", "values_of"]
 
 
 def by_position(values: Any, who: str, wanted: str = "a sequence") -> Iterator[Any]:
@@ -92,32 +89,3 @@ def _single(value: Any, i: int, who: str) -> Any:
             f" position {i}"
         )
     return value
-
-
-def numbers_of(values: Any, who: str) -> npt.NDArray[Any]:
-    """Return numbers, or rows of so many numbers each, as an array.
-
-    The caller checks its dtype: what are not numbers gives an array of strings or objects.
-
-    >>> numbers_of([3, 1], "SortedSampler: lengths"), numbers_of(iter([(1, 0.5)]), "SortedSampler: lengths")
-    (array([3, 1]), array([[1. , 0.5]]))
-    """
-    try:
-        array = np.asarray(values)
-        if np.ma.is_masked(values):
-            array = np.ma.filled(values.astype(np.float64), np.nan)  # missing, not what is below the mask
-        if array.dtype.kind in "biuf":
-            return array
-    except (TypeError, ValueError, RuntimeError):
-        pass  # rows of different length, or a tensor that numpy cannot read
-    rows = [_plain_row(row) for row in by_position(values, who)]
-    try:
-        return np.array(rows)
-    except ValueError:  # rows of different length
-        return np.array([None])
-
-
-def _plain_row(row: Any) -> Any:
-    if hasattr(row, "tolist"):
-        return row.tolist()
-    return list(map(plain, row)) if isinstance(row, list | tuple) else plain(row)

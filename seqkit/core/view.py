@@ -20,7 +20,8 @@ hook                           must?  promise
                                       of each source
 ``_needs(i)``                  no     what the node below must compute for item `i`. Differs from `_parts`
                                       where an item serves many, or is kept
-``_keyed(sources, epoch)``     no     the same view for an `EpochPair`. Default: `_rebuild` if a source changed
+``_keyed(sources, epoch)``     no     the same view for an `EpochPair`. Default: `_rebuild` if a source
+                                      changed
 ``_arguments(sources)``        no     the arguments that `repr` shows, given the text of the sources
 ``_functions()``               no     the user's functions, for `explain`
 =============================  =====  ====================================================================

@@ -12,13 +12,14 @@ from typing import Any, Self
 
 from ..core.arguments import optional_number, positive_int
 from ..core.errors import ItemTimeout, WorkerDied, summary
-from ..core.randomness import changed_generators, generators_kept, global_states
+from ..core.randomness import generators_kept
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
 from ..core.units import plural
 from ..core.view import Indexable, View
 from . import html
 from .explain import text_of
+from .generators import changed_generators, global_states
 from .remedy import is_loader, refuse_one_shots
 from .ways import PROCESSES, REFERENCE, RESUMED, THREADS, EpochOf, Way, digest, digests, ways, without_nodes
 

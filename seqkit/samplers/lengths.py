@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..core.values import numbers_of
+from ..core.plain import plain
+from ..core.values import by_position
 
-__all__ = ["Key", "LengthArray", "as_lengths", "key_of_row"]
+__all__ = ["Key", "LengthArray", "as_lengths", "key_of_row", "numbers_of"]
 
 # The length of a sample, or the lengths of its parts.
 Key = float | tuple[float, ...]
@@ -49,3 +50,32 @@ def key_of_row(row: LengthArray) -> Key:
     """
     values = row.tolist()
     return values[0] if len(values) == 1 else tuple(values)
+
+
+def numbers_of(values: Any, who: str) -> npt.NDArray[Any]:
+    """Return numbers, or rows of so many numbers each, as an array.
+
+    The caller checks its dtype: what are not numbers gives an array of strings or objects.
+
+    >>> numbers_of([3, 1], "SortedSampler: lengths"), numbers_of(iter([(1, 0.5)]), "SortedSampler: lengths")
+    (array([3, 1]), array([[1. , 0.5]]))
+    """
+    try:
+        array = np.asarray(values)
+        if np.ma.is_masked(values):
+            array = np.ma.filled(values.astype(np.float64), np.nan)  # missing, not what is below the mask
+        if array.dtype.kind in "biuf":
+            return array
+    except (TypeError, ValueError, RuntimeError):
+        pass  # rows of different length, or a tensor that numpy cannot read
+    rows = [_plain_row(row) for row in by_position(values, who)]
+    try:
+        return np.array(rows)
+    except ValueError:  # rows of different length
+        return np.array([None])
+
+
+def _plain_row(row: Any) -> Any:
+    if hasattr(row, "tolist"):
+        return row.tolist()
+    return list(map(plain, row)) if isinstance(row, list | tuple) else plain(row)

@@ -16,7 +16,8 @@ import pytest
 import seqkit as sk
 from seqkit import samplers, sources
 from seqkit.core.plain import as_index, is_flag, plain
-from seqkit.core.values import by_position, numbers_of, values_of
+from seqkit.core.values import by_position, values_of
+from seqkit.samplers.lengths import numbers_of
 
 from ..helpers import for_each
 
