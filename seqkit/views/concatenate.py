@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -20,7 +20,11 @@ from .bases.one_of_several import IntArray, OneOfSeveral
 __all__ = ["Concatenate", "concatenate"]
 
 
-def concatenate(sequences: Iterable[Indexable[T]]) -> View[T]:
+@overload
+def concatenate(sequences: Iterable[Indexable[T]]) -> View[T]: ...
+@overload
+def concatenate(sequences: Iterable[Indexable[Any]]) -> View[Any]: ...
+def concatenate(sequences: Iterable[Indexable[Any]]) -> View[Any]:
     """Return the view of the items of several sequences, one sequence after the other.
 
     Parameters

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ __all__ = ["Mix", "Schedule", "mix"]
 Stop = Literal["first", "last", "cycle"]
 
 
+@overload
 def mix(
     sequences: Iterable[Indexable[T]],
     weights: Iterable[float] | None = None,
@@ -40,7 +41,24 @@ def mix(
     *,
     stop: Stop = "first",
     name: str | None = None,
-) -> View[T]:
+) -> View[T]: ...
+@overload
+def mix(
+    sequences: Iterable[Indexable[Any]],
+    weights: Iterable[float] | None = None,
+    seed: int | None = None,
+    *,
+    stop: Stop = "first",
+    name: str | None = None,
+) -> View[Any]: ...
+def mix(
+    sequences: Iterable[Indexable[Any]],
+    weights: Iterable[float] | None = None,
+    seed: int | None = None,
+    *,
+    stop: Stop = "first",
+    name: str | None = None,
+) -> View[Any]:
     """Return the view of the items of several sequences, mixed in given proportions.
 
     Each sequence is read in its own order. The sequence at an index is a pure function of the weights and of

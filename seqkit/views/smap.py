@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, NoReturn, cast, overload
+from typing import Any, Literal, NamedTuple, NoReturn, cast, overload
 
 from ..core.adapters import as_results
 from ..core.arguments import as_bool, check_callable
@@ -19,16 +19,50 @@ __all__ = ["Smap", "Zip", "smap"]
 
 
 @overload
-def smap(f: Callable[[dict[str, Any]], U], table: Table, /) -> View[U]: ...
-@overload
-def smap(f: Callable[[T], U], sequence: Indexable[T], /) -> View[U]: ...
-@overload
 def smap(
-    f: Callable[[T, V], U], first: Indexable[T], second: Indexable[V], /, *, zip: Zip = "strict"
+    f: Callable[[dict[str, Any]], U],
+    table: Table,
+    /,
+    *,
+    zip: Zip = "strict",
+    batched: Literal[False] = False,
 ) -> View[U]: ...
 @overload
 def smap(
-    f: Callable[..., Any], /, *sequences: Indexable[Any], zip: Zip = "strict", batched: bool = False
+    f: Callable[[T], U], sequence: Indexable[T], /, *, zip: Zip = "strict", batched: Literal[False] = False
+) -> View[U]: ...
+@overload
+def smap(
+    f: Callable[[T, V], U],
+    first: Indexable[T],
+    second: Indexable[V],
+    /,
+    *,
+    zip: Zip = "strict",
+    batched: Literal[False] = False,
+) -> View[U]: ...
+@overload
+def smap(
+    f: Callable[..., U],
+    first: Indexable[Any],
+    second: Indexable[Any],
+    third: Indexable[Any],
+    /,
+    *more: Indexable[Any],
+    zip: Zip = "strict",
+    batched: Literal[False] = False,
+) -> View[U]: ...
+@overload
+def smap(
+    f: Callable[..., Indexable[U]],
+    /,
+    *sequences: Indexable[Any],
+    zip: Zip = "strict",
+    batched: Literal[True],
+) -> View[U]: ...
+@overload
+def smap(
+    f: Callable[..., Any], /, *sequences: Indexable[Any], zip: Zip = "strict", batched: bool
 ) -> View[Any]: ...
 def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: bool = False) -> View[Any]:
     """Return a lazy view of ``f(item)`` for each item of a sequence, or of several sequences side by side.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from ...core.epoch import DRAWS, ORDER, EpochPair
 from ...core.indices import Length
@@ -56,7 +56,7 @@ class Random(View[Any]):
         number = self._epoch if number is None else number
         if number == self._epoch and all(map(operator.is_, sources, self._sources)):
             return self
-        keyed: Any = self._rebuild(sources)
+        keyed = cast(Random, self._rebuild(sources))
         keyed._epoch = number  # nothing has been drawn from it yet
         return keyed
 
