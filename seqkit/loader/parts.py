@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 from weakref import WeakSet
 
-from ..core.epoch import EpochPair
+from ..core.epoch import DRAWS, EpochPair
 from ..core.errors import EndOfSequence
 from ..core.indices import UNKNOWN, Endless, Plan
 from ..core.iteration import restarting
@@ -104,6 +104,8 @@ class InTurn(View[Any]):
     joined : View
         The batches at lists of transformed samples.
     """
+
+    _varies = DRAWS  # the data set is told the epoch
 
     def __init__(self, pipeline: Any, blocks: Blocks, joined: View[Any]) -> None:
         super().__init__((), UNKNOWN)

@@ -339,11 +339,13 @@ def test_the_traceback_of_a_refused_argument_has_the_line_of_the_user_only(argum
     assert [Path(entry.path).name for entry in caught.traceback] == ["test_options.py"]
 
 
-def test_rollover_over_a_shuffled_data_set_is_refused() -> None:
-    with pytest.raises(ValueError, match="last_batch='rollover' keeps indices for the next epoch"):
-        sk.DataLoader(sk.shuffle(range(10), seed=0), 4, last_batch="rollover")
-    with sk.DataLoader(sk.view(range(10)), 4, last_batch="rollover") as loader:
-        assert [len(list(loader)) for _ in range(2)] == [2, 3]
+def test_rollover_over_a_shuffled_data_set_reads_each_sample_once_an_epoch() -> None:
+    with sk.DataLoader(sk.shuffle(range(10), seed=0), 4, last_batch="rollover", collate_fn=list) as loader:
+        epochs = [list(loader) for _ in range(2)]
+    assert [len(batches) for batches in epochs] == [2, 3]
+    assert sorted(sample for batches in epochs for batch in batches for sample in batch) == sorted(
+        [*range(10)] * 2
+    )
 
 
 @pytest.mark.parametrize("kind", [list, np.array])
