@@ -76,7 +76,6 @@ WORDS: Table = {
     "interleave: stop": lambda x: sks.interleave([1], stop=x),
     "mix: stop": lambda x: sks.mix(["a"], stop=x),
     "shard: even": lambda x: sks.shard("abc", 0, 1, even=x),
-    "shuffle: order": lambda x: sks.shuffle("abc", 0, order=x),
     "smap: zip": lambda x: sks.smap(max, [1], [2], zip=x),
     "seterr: evaluation": sks.seterr,
     "check_view: reads": lambda x: testing.check_view(sk.view, list, reads=x),

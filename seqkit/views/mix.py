@@ -366,11 +366,18 @@ def _notation(weight: Any) -> str:
 
 
 def _rounded(exact: Sequence[int]) -> tuple[int, ...]:
-    """Return small ints: the weights as parts of `MOST_ROUNDED`."""
+    """Return small ints: simple fractions as they are, other weights as parts of `MOST_ROUNDED`."""
     total, smallest = sum(exact), min(exact)
     if smallest * MOST_ROUNDED < total:
         raise ValueError(
             f"mix: a weight must be at least one in {MOST_ROUNDED} of their sum,"
             f" got one in {total // smallest}"
         )
-    return tuple(max(1, round(weight * MOST_ROUNDED / total)) for weight in exact)
+    from fractions import Fraction
+
+    # Thirds, for example, are no decimals: 0.3333333333333333 means 1/3.
+    simple = [Fraction(weight, total).limit_denominator(1000) for weight in exact]
+    period = math.lcm(*(share.denominator for share in simple))
+    is_met = all(abs(s - Fraction(w, total)) < 1e-12 for s, w in zip(simple, exact, strict=True))
+    period = period if is_met and period <= MOST_SHARES else MOST_ROUNDED
+    return tuple(max(1, round(weight * period / total)) for weight in exact)
