@@ -22,8 +22,8 @@ def locate(error: Exception, asked: Any, index: Any) -> None:
         return
     if not error.path or error.path[0] != (asked, index):
         with suppress(Exception):  # `_parts` of a view may read items, and fail again
-            ends = (asked, index), (error.view, error.index)
-            error.path = _path(asked, index, error.view, error.index) or ends
+            below = error.path or ((error.view, error.index),)
+            error.path = _path(asked, index, error.view, error.index) or ((asked, index), *below)
 
 
 def _path(node: Any, i: Any, target: Any, wanted: Any) -> tuple[tuple[Any, Any], ...]:

@@ -18,7 +18,7 @@ from ..engine.prefetch import Prefetch
 from ..stores.add_cache.add_cache import AddCache
 from ..views.collate import Collate
 from .html import escape, faint, frame, in_a_line, pre
-from .remedy import is_loader
+from .remedy import data_of, is_loader
 
 __all__ = ["Explanation", "Line", "branches", "column", "drawing", "explain", "outline", "text_of"]
 
@@ -289,7 +289,7 @@ def describe(view: View[Any]) -> list[str]:
     """
     if view._sources:
         return []
-    data = attribute(view, "source") if isinstance(view, Source) else view
+    data = data_of(view) if isinstance(view, Source) else view
     try:
         return _shape(data) or _first(data)
     except Exception:  # of an object of the user, which may be anything

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.adapters import TableReader
 from ..core.iteration import is_one_shot
 from ..core.source import as_view
-from ..core.view import View, attribute, walk
+from ..core.view import View, walk
+from ..views.uniter import Uniter
 
 __all__ = ["in_words_of", "is_loader", "one_shot_of", "refuse_one_shots", "told", "viewed"]
 
@@ -21,6 +23,18 @@ def is_loader(sequence: Any) -> bool:
     return hasattr(type(sequence), "_explained")
 
 
+def data_of(leaf: View[Any]) -> Any:
+    """Return the user's object that a view without sources reads, or None.
+
+    >>> data_of(as_view("ab", "x"))
+    'ab'
+    """
+    if isinstance(leaf, Uniter):
+        return leaf._passes.iterable
+    data = getattr(leaf, "_data", None)
+    return data._data if isinstance(data, TableReader) else data
+
+
 def one_shot_of(sequence: Any) -> Any:
     """Return the iterator that a view or a loader reads and that cannot begin again, or None.
 
@@ -30,7 +44,7 @@ def one_shot_of(sequence: Any) -> Any:
     (True, None)
     """
     if isinstance(sequence, View):
-        found = [attribute(node, "source") for node in walk(sequence) if not node._sources]
+        found = [data_of(node) for node in walk(sequence) if not node._sources]
     else:
         given = [getattr(sequence, name, None) for name in _READ]
         found = [one_shot_of(one) if isinstance(one, View) else one for one in given]
