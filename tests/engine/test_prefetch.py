@@ -994,7 +994,7 @@ def test_a_view_above_pairs_no_items_wrongly_after_an_exception_of_a_handler(
         assert all(i == item for i, item in found)
 
 
-def test_after_ctrl_c_a_view_above_reads_on_by_index() -> None:
+def test_after_ctrl_c_an_iterator_of_a_view_above_is_over() -> None:
     with THREAD.ahead(sk.smap(int, range(30)), 2) as node:
         items = iter(sk.collate([range(30), node]))
         found: list[Any] = [*islice(items, 4)]
@@ -1002,7 +1002,9 @@ def test_after_ctrl_c_a_view_above_reads_on_by_index() -> None:
             patch.setattr(Scheduler, "_next", struck(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 found.extend(items)
-        assert [tuple(pair) for pair in [*found, *items]] == [(i, i) for i in range(30)]
+        assert [tuple(pair) for pair in found] == [(i, i) for i in range(len(found))]
+        with pytest.raises(RuntimeError, match="Begin a new one"):
+            next(items)
 
 
 def test_a_plan_that_fails_ends_the_iteration_after_its_error() -> None:

@@ -283,7 +283,7 @@ class AddCache(View[T]):
         return AddCache(sources[0], replace(self._settings.fresh(""), store=None, key=None))
 
     def _keyed(self, sources: tuple[View[Any], ...], epoch: EpochPair) -> View[Any]:
-        if sources[0] is self._sources[0]:
+        if not self._varies or sources[0] is self._sources[0]:
             return self  # and keep its items
         scope = f"epoch-{epoch.draws}"
         if epoch.order != epoch.draws:  # the orders stand in another epoch
