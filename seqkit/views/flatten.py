@@ -87,7 +87,7 @@ def _checked(lengths: Any) -> list[int]:
     return [int_at_least(n, f"flatten: lengths[{i}]", 0) for i, n in enumerate(given)]
 
 
-class Ends(NamedTuple):
+class Extents(NamedTuple):
     """The result of a scan: where each sequence ends in the view, and the sequences."""
 
     ends: IndexArray
@@ -127,7 +127,7 @@ class FlattenScan(Scan):
             self._current, self._rest = recognise(current, "flatten"), iter(range(length))
         return END
 
-    def result(self) -> Ends:
+    def result(self) -> Extents:
         return self.view._measured(self.lengths)  # type: ignore[no-any-return]
 
 
@@ -147,7 +147,7 @@ class Flatten(Scanned[Any]):
     def __init__(self, sources: tuple[View[Any], ...], most: int | None = None) -> None:
         super().__init__(sources, most)
         self._streams = len(sources) == 1
-        self._found: Deferred[Ends] = Deferred()
+        self._found: Deferred[Extents] = Deferred()
         self._check()
 
     def _check(self) -> None:
@@ -163,12 +163,12 @@ class Flatten(Scanned[Any]):
 
     @property
     def _ends(self) -> IndexArray:
-        found: Ends = self._scanned()
+        found: Extents = self._scanned()
         return found.ends
 
     @property
     def _kept(self) -> Kept:
-        found: Ends = self._scanned()
+        found: Extents = self._scanned()
         return found.kept
 
     @property
@@ -176,11 +176,11 @@ class Flatten(Scanned[Any]):
         """The number of items of each sequence, for `shuffle_groups`."""
         return np.diff(self._ends, prepend=0)
 
-    def _measured(self, lengths: list[int]) -> Ends:
+    def _measured(self, lengths: list[int]) -> Extents:
         source = self._sources[0]
         if self._most is not None and not has_length(source):  # whose length is not needed
             source = source.head(len(lengths))
-        return Ends(np.cumsum(lengths, dtype=np.int64), Kept(source))
+        return Extents(np.cumsum(lengths, dtype=np.int64), Kept(source))
 
     def _length(self) -> int:
         ends = self._ends
@@ -193,7 +193,7 @@ class Flatten(Scanned[Any]):
     def _first(self, most: int) -> View[Any]:
         return Flatten(self._sources, most) if self._streams else self._take(range(min(most, int(self._n))))
 
-    def _scan(self, ready: deque[Any] | None) -> Ends:
+    def _scan(self, ready: deque[Any] | None) -> Extents:
         lengths: list[int] = []
         total = 0
         for which, item in enumerate(in_order(self._sources[-1])):
