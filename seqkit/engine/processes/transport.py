@@ -393,7 +393,7 @@ class Processes(Backend):
     def _from_file(self, job: Job, worker: int, count: int, used: int, file: int) -> Result | None:
         """Return the items of a file of a worker. Return None, and report the job, if it is gone."""
         handle, left = self._handles[worker], count - job.delivered
-        self._miss(used if left == 1 else 0)
+        self._miss(used if count == 1 else 0)
         try:
             memory = from_file(handle.pid, file, used)
             return EncodedResult(memory, job.delivered, count, job.progress.nbytes(used))
