@@ -143,8 +143,8 @@ def profile(
     Notes
     -----
     Caches start empty. A failing item is counted, and reading goes on. Each thread times its first items,
-    and then a sample, which takes about 1 % of the CPU time. An item that is not timed costs about 0.3 µs
-    per view, so quick items have a lower rate than without a profile.
+    and then a sample, which takes a few per cent of the CPU time. An item that is not timed costs about 0.5
+    µs per view, so quick items have a lower rate than without a profile.
 
     Examples
     --------
