@@ -55,6 +55,7 @@ def values_of(values: Any, who: str, wanted: str = "a sequence") -> list[Any]:
     TypeError
         If `values` is not a sequence, or one of them is an array or tensor with dimensions.
 
+    >>> import numpy as np
     >>> values_of(np.array([3, 1]), "sqlite: ids"), values_of(iter("ab"), "random_split: groups")
     ([3, 1], ['a', 'b'])
     """
@@ -76,6 +77,7 @@ _PLAIN = {int, str, bool, bytes, type(None)}
 def is_single(value: Any) -> bool:
     """Is a value an array or tensor without dimensions?
 
+    >>> import numpy as np
     >>> is_single(np.array(3)), is_single(np.array([3]))
     (True, False)
     """
