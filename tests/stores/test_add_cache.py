@@ -31,7 +31,7 @@ from seqkit.testing import CountingSource, FailingSource, UnsizedSource
 from seqkit.testing.failing import Failure, by_iteration
 from seqkit.views.bases.order_digest import order_digest
 
-from ..helpers import Interrupted
+from ..helpers import Interrupted, InterruptsOnce
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -803,7 +803,7 @@ def test_over_a_prefetch_errors_name_the_way_to_the_item():
 
 
 def test_over_a_node_that_reads_ahead_an_interrupt_does_not_shift_what_is_kept():
-    cached = add_cache(Interrupted(sk.view("012345"), 2), 6)
+    cached = add_cache(Interrupted(sk.smap(InterruptsOnce("2"), "012345"), -1), 6)
     iterator = iter(cached)
     assert [next(iterator), next(iterator)] == ["0", "1"]
     with pytest.raises(KeyboardInterrupt):
