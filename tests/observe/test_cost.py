@@ -55,6 +55,6 @@ def test_no_function_that_observes_is_called(name):
     if name == "view":
         assert found[__file__, "same"] == N
         assert found.total() < 2 * N + 100  # each item also resumes the generator of the map
-    if name in ("threads", "processes"):  # items of a chunk are counted by one call
-        counting = sum(number for (_, called), number in found.items() if called == "count_items")
-        assert 10 <= counting < N / 10  # on a busy machine a chunk may come in parts
+    if name in ("threads", "processes"):  # a chunk is handed out and counted by one call
+        handing_out = sum(number for (_, called), number in found.items() if called == "_hand_out")
+        assert 10 <= handing_out < N / 10  # on a busy machine a chunk may come in parts
