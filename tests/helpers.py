@@ -25,7 +25,6 @@ __all__ = [
     "Numbers",
     "agree_after_errors",
     "for_each",
-    "loses_nothing",
     "mostly_stress",
     "past_errors",
 ]
@@ -119,13 +118,6 @@ def agree_after_errors(view: sk.View[Any]) -> list[Any]:
     assert by_iteration(iter(view)) == found
     assert by_iteration(reversed(view)) == found[::-1]
     return found
-
-
-def loses_nothing(view: sk.View[Any], plan: Plan) -> bool:
-    """Does the interrupt of an `Interrupted` beneath lose, repeat and shift no item of a plan?"""
-    found = past_errors(view._iter(plan))
-    items = [item for item in found if not isinstance(item, KeyboardInterrupt)]
-    return len(found) == len(items) + 1 and items == [view[i] for i in plan]
 
 
 def past_errors(items: Iterator[Any]) -> list[Any]:
