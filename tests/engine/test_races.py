@@ -28,7 +28,7 @@ import seqkit as sk
 from seqkit.engine import threads
 from seqkit.engine.processes import transport as processes
 from seqkit.engine.processes.block import JobBlock
-from seqkit.engine.processes.wire import JOB, Control
+from seqkit.engine.processes.wire import Control
 from seqkit.engine.reader import Reader
 from seqkit.engine.signals import CtrlCHeld, SignalsHeld
 
@@ -156,16 +156,15 @@ def test_a_job_that_is_just_being_sent_is_not_taken_for_lost(monkeypatch: pytest
         (pid,) = pids_of(node)
         os.kill(pid, signal.SIGSTOP)
         looking = threading.Thread(target=lambda: found.append(backend._orphans()))
+        write = backend._write
 
-        class Record:
-            size = JOB.size
-
-            def pack(self, *numbers: int) -> bytes:  # the job is noted, and not yet written
+        def look_and_write(fd: int, records: list[bytes]) -> None:  # the job is noted, and not yet written
+            if records:
                 looking.start()
                 looking.join(0.1)  # it waits for us
-                return JOB.pack(*numbers)
+            write(fd, records)
 
-        monkeypatch.setattr(processes, "JOB", Record())
+        monkeypatch.setattr(backend, "_write", look_and_write)
         backend.submit(a_job(99, [1]))
         backend.flush()
         monkeypatch.undo()
