@@ -148,7 +148,7 @@ CLASSES_AND_LAWS = [
     (broken(__repr__=lambda self: f"Same({list(self)})"), "building_reads_nothing"),
     (broken(__repr__=lambda self: "x" * 10**4), "repr_is_short"),
     (broken(_parts=lambda self, i: ()), "parts_name_what|reading_an_item|failures_concern"),
-    (broken(_keyed=lambda self, sources, epoch: self[1:]), "epochs_are_absolute"),
+    (broken(_varies=1, _keyed=lambda self, sources, epoch: self[1:]), "epochs_are_absolute"),
     (broken(_rebuild=lambda self, sources: sk.view([])), "rebuilding_changes_nothing"),
     (broken(__reduce__=lambda self: (Same, ([],))), "building_reads_nothing"),
     (broken(_set=lambda self, i, value: None), "written_items_are_read_back_or_refused"),
