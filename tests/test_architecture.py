@@ -130,7 +130,7 @@ BUDGETS = {
     "sources": 2383,
     "stores": 1792,
     "streams": 1813,
-    "testing": 813,
+    "testing": 819,
     "torch": 213,
     "transforms": 39,
     "views": 3800,

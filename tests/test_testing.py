@@ -112,6 +112,16 @@ def eager(self: Any, source: Any) -> None:
     list(self._sources[0])
 
 
+def counted_as_random(self: Any, source: Any) -> None:
+    Same.__init__(self, source)
+    self._random_count = 1
+
+
+def rotated(self: Any, sources: Any, epoch: Any) -> sk.View[Any]:
+    """Return the same items in another order."""
+    return sk.view([*sources[0][1:], *sources[0][:1]])
+
+
 CLASSES_AND_LAWS = [
     (broken(__init__=constructor(lambda n: n + 1)), "length_is_that_of_the_list"),
     (
@@ -149,6 +159,15 @@ CLASSES_AND_LAWS = [
     (broken(__repr__=lambda self: "x" * 10**4), "repr_is_short"),
     (broken(_parts=lambda self, i: ()), "parts_name_what|reading_an_item|failures_concern"),
     (broken(_varies=1, _keyed=lambda self, sources, epoch: self[1:]), "epochs_are_absolute"),
+    (
+        broken(
+            __init__=counted_as_random,
+            _varies=1,
+            _keyed=rotated,
+            _named=lambda self, indices: self._take(indices),
+        ),
+        "selections_keep_their_orders",
+    ),
     (broken(_rebuild=lambda self, sources: sk.view([])), "rebuilding_changes_nothing"),
     (broken(__reduce__=lambda self: (Same, ([],))), "building_reads_nothing"),
     (broken(_set=lambda self, i, value: None), "written_items_are_read_back_or_refused"),

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.epoch import DRAWS
 from ..core.indices import Expanded, Plan, Selected, Translated, as_array
 from ..core.view import View
 from .subject import depth, expect, refused
@@ -211,6 +212,12 @@ def epochs_are_absolute(view: View[Any], expected: list[Any], few: bool) -> None
         expect("view.at_epoch(1), where nothing is random", first, expected)
 
 
+def selections_keep_their_orders(view: View[Any], expected: list[Any], few: bool) -> None:
+    if not view._varies & DRAWS:
+        for key in (slice(None), slice(1, None, 2)):
+            expect("list(view[{}].at_epoch(1))", list(view[key].at_epoch(1)), expected[key], key)
+
+
 LAWS: tuple[Law, ...] = (
     length_is_that_of_the_list,
     iteration_gives_every_item_in_order,
@@ -228,6 +235,7 @@ LAWS: tuple[Law, ...] = (
     threads_read_alike,
     hooks_agree_with_their_defaults,
     epochs_are_absolute,
+    selections_keep_their_orders,
 )
 
 
