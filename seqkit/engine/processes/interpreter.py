@@ -56,7 +56,7 @@ def interpreter(code: str, fds: tuple[int, ...], surroundings: Surroundings) -> 
     fd = linux.memfd_create("seqkit-start")  # the system limits the length of an argument
     try:
         os.pwrite(fd, f"{same}; {code}".encode("ascii"), 0)
-        start = f"with open({fd}, 'rb') as file: exec(file.read())"
+        start = f"with open({fd}, 'rb') as file: code = file.read()\nexec(code)"
         process = subprocess.Popen(
             [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", start],  # type: ignore[attr-defined]
             pass_fds=(*fds, fd),
