@@ -123,7 +123,7 @@ BUDGETS = {
     "__init__": 102,
     "collation": 929,
     "core": 2326,
-    "engine": 5952,
+    "engine": 5954,
     "loader": 1964,
     "observe": 2625,
     "samplers": 1328,

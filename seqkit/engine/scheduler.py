@@ -615,6 +615,8 @@ class Scheduler:
             for consumer in list(self._consumers.values()):
                 consumer.window.end()
                 _end_stages(consumer.stages)
+            for job in self._jobs.values():
+                job.progress = None  # it has results, and a reader may keep the job
             self._jobs.clear()
             self.backend.close()
             self._life.forget()
