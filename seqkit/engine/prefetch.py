@@ -28,7 +28,7 @@ from ..core.indices import Indices, Plan, each, is_repeatable
 from ..core.iteration import restarting, surviving
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
-from ..core.view import Indexable, T, View, at_epoch
+from ..core.view import Indexable, T, View
 from .borders import cut_of
 from .engine import Engine
 from .errors import reraise
@@ -214,21 +214,15 @@ class Prefetch(LowerNode[T]):
 
     # ---------------------------------------------------------------- the stages below and above
 
-    def below(self) -> View[Any]:
-        """Return the view that the workers read, in the epoch of this node."""
-        source = self._sources[0]
-        return at_epoch(source, EpochPair.of(self._epoch))
-
     def _stage(self, next_index: Callable[[], int | None], timeout_s: float | None) -> StagePlan | None:
-        """Return what lets the nodes below work ahead in the order of a plan, if there are any."""
+        """Return the stage that lets the nodes below work ahead in the order of a plan, if there are any."""
         source = self._sources[0]
         if not (source._reads_ahead and self.engine.has_threads()):
             return None
-        view = self.below()
-        nodes = nodes_below(view)
+        nodes = nodes_below(source)
         limit_s = self.engine.settings.timeout_s or timeout_s
         try:
-            return StagePlan(view, next_index, nodes, limit_s) if nodes else None
+            return StagePlan(source, next_index, nodes, limit_s) if nodes else None
         except Exception:  # a node below is closed or cannot start: reading its items raises the error
             return None
 

@@ -14,7 +14,6 @@ from ..core.errors import EvaluationError, brief, summary
 from ..core.indices import UNKNOWN
 from ..core.units import seconds
 from ..core.view import View, is_measured, walk
-from ..engine.prefetch import Prefetch
 from ..stores.add_cache.add_cache import AddCache
 from .explain import text_of
 from .html import ALARM, MONO, card, escape, faint, row, table
@@ -122,8 +121,6 @@ class Steps:
         return replace(step, seconds=seconds, value=look, is_same=is_same, parts=tuple(steps)), value
 
     def _parts(self, view: View[Any], i: Any) -> Iterable[tuple[View[Any], Iterable[Any]]]:
-        if isinstance(view, Prefetch):
-            return ((view.below(), (i,)),)
         if self._uses_caches and isinstance(view, AddCache) and not list(view._needs(i)):
             return ()
         return view._parts(i)
