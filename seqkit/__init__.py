@@ -71,7 +71,7 @@ _NAMES = {
     "views.window": "window",
 }
 _ROOMS = ("collation", "observe", "samplers", "sources", "streams", "testing", "torch")
-# Objects that need a reader: their package, their class, and what returns them as a sequence by position.
+# Objects that need a reader: their package, their class, and a function or view that reads them by position.
 _READERS = {
     ("pandas", "DataFrame"): "pandas:PandasRows",
     ("pandas", "Series"): "pandas:PandasColumn",
@@ -87,7 +87,7 @@ _READERS = {
     ("h5py", "Dataset"): "hdf5:Hdf5Rows",
     ("zarr", "Array"): "zarr:ZarrRows",
 }
-# What lower rooms ask of higher ones.
+# Functions of higher rooms that lower rooms call.
 _PURPOSES = {
     "trace of an error": "observe.trace:of_error",
     "table of facts": "observe.html:facts",

@@ -57,8 +57,8 @@ def _method(function: Callable[..., Any], name: str, position: int | None) -> An
             raise
 
     method.__name__ = name
-    what = "the first of the sequences" if position is None else "the sequence"
-    method.__doc__ = f"Method of `seqkit.{name}`: {what} is this view.\n\n{getdoc(function)}"
+    place_of_view = "the first of the sequences" if position is None else "the sequence"
+    method.__doc__ = f"Method of `seqkit.{name}`: {place_of_view} is this view.\n\n{getdoc(function)}"
     method.__signature__ = _signature(function, place, position is None)  # type: ignore[attr-defined]
     return method
 
@@ -84,7 +84,7 @@ def attach(owner: type, name: str, position: int | None = 0) -> None:
 
 
 class Displayed:
-    """The base of views and loaders, with the methods that show what they do."""
+    """The base of views and loaders, with the methods that display them."""
 
     explain = _Method(0)
     preview = _Method(0)

@@ -1,7 +1,7 @@
 """`EpochPair`: the pass that a view reads, with one number for its orders, and one for its draws.
 
-A selection by index keeps the orders below it: ``order[:8]`` has the same items in every epoch. What is drawn
-follows the epoch, such as the numbers of `random_map`.
+A selection by index keeps the orders below it: ``order[:8]`` has the same items in every epoch. Random
+draws follow the epoch, such as the numbers of `random_map`.
 """
 
 from __future__ import annotations

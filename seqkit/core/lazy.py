@@ -1,4 +1,4 @@
-"""What is imported when it is first used: names, methods, and what higher rooms do for lower ones.
+"""Imports on first use: names, methods, and functions of higher rooms that lower rooms call.
 
 `TABLE` says where each thing is. `seqkit/__init__.py` fills it, and is the only place that names modules.
 """
@@ -20,7 +20,7 @@ TABLE: dict[Any, str] = {}
 
 
 def load(key: Any) -> Any:
-    """Return what the table has for a key, imported if necessary.
+    """Return the object that the table has for a key. Import its module if necessary.
 
     >>> load("batch").__module__
     'seqkit.views.batch'

@@ -190,7 +190,7 @@ class Source(View[T_co]):
 
 
 def _copier(data: Any) -> Callable[[Any], Any] | None:
-    """Return what copies an item of an object if items are parts of its memory, which users could change."""
+    """Return a function that copies an item, if items are parts of memory that users could change."""
     if not isinstance(data, np.ndarray):
         return owned if _is_tensor(data) else None
     if not data.flags.writeable or (data.ndim == 1 and data.dtype.kind != "V"):
@@ -229,9 +229,9 @@ PLAIN = {int, float, str, bytes, list, tuple, dict, bool, type(None), np.float64
 
 
 class ToldSource(Source[T_co]):
-    """A source whose object has `set_epoch`, and is told the epoch in every process that reads it.
+    """A source whose object has `set_epoch`. Every process that reads it calls `set_epoch`.
 
-    Views of several epochs share the object, so it is told again when another one has read in between.
+    Views of several epochs share the object, so `set_epoch` is called again after another view has read it.
     """
 
     def __init__(self, source: Source[T_co], epoch: int) -> None:

@@ -18,8 +18,8 @@ hook                           must?  promise
 ``_parts(i)``                  no     the items of the sources that make item `i`. Reads no item and calls no
                                       function of the user. () if that is not known yet. Default: item `i`
                                       of each source
-``_needs(i)``                  no     what the node below must compute for item `i`. Differs from `_parts`
-                                      where an item serves many, or is kept
+``_needs(i)``                  no     the items that a node below must compute for item `i`. Differs from
+                                      `_parts` where an item serves many, or is kept
 ``_keyed(sources, epoch)``     no     the same view for an `EpochPair`. Default: `_rebuild` if a source
                                       changed
 ``_arguments(sources)``        no     the arguments that `repr` shows, given the text of the sources
@@ -31,7 +31,7 @@ with the plan `Endless` finds the end, as iterating the last source does. ``_rea
 ahead of the consumer. ``_varies``: `ORDER` if other items stand at each position in other epochs, `DRAWS` if
 items are computed anew. ``_passes_on``: each item is an item of a source, as it is.
 
-An index names an item: what is selected by index keeps the orders below it, see `epoch`. A selection has
+An index names an item: a selection by index keeps the orders below it, see `epoch`. A selection has
 ``_keeps``, the number of its first sources whose orders are kept. ``_readers`` is the number of workers that
 can share the work. ``_ordered`` and ``_decides`` are for `order_digest`. Errors do not name a view whose
 ``_name`` is empty. Each optional hook must agree with its default. `seqkit.testing.check_view` verifies it.
@@ -482,7 +482,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         return self._named(as_index_map(key, f"{self._name}: indices", lambda: self._n))
 
     def _instead_of(self, key: Any) -> str:
-        """Return what to do instead of ``view["name"]`` and ``view[i, j]``, as the end of a message."""
+        """Return the remedy for ``view["name"]`` and ``view[i, j]``, as the end of a message."""
         if isinstance(key, tuple):
             return ". A view has one axis. Index its items: view[i][j]."
         if not isinstance(key, str):
@@ -706,7 +706,7 @@ def attribute(value: Any, name: str) -> Any:
 
 
 def at_epoch(root: View[Any], epoch: EpochPair) -> View[Any]:
-    """Key the views of an expression for an epoch. What does not vary is not visited."""
+    """Key the views of an expression for an epoch. Views that do not vary are not visited."""
     path: list[tuple[View[Any], EpochPair]] = []
     while _follows(root) and len(root._sources) == 1:
         path.append((root, epoch))
@@ -734,7 +734,7 @@ def _keyed(node: View[Any], sources: tuple[View[Any], ...], epoch: EpochPair) ->
 
 
 def _follows(view: View[Any]) -> bool:
-    """May a view differ from epoch to epoch? A node with workers is told the epoch, for their generators."""
+    """May a view differ from epoch to epoch? A node with workers seeds their generators from the epoch."""
     return bool(view._varies) or view._reads_ahead
 
 

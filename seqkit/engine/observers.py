@@ -1,4 +1,4 @@
-"""What observers do for nodes. The engine imports no observer: they register one function here."""
+"""A hook for observers. The engine imports no observer: `observe` registers one function here."""
 
 from __future__ import annotations
 

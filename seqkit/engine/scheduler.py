@@ -141,7 +141,7 @@ class Scheduler:
                 except _Refused:
                     raise
                 except BaseException:
-                    self._closed = True  # no other thread may go on with what is half done
+                    self._closed = True  # no other thread may use a state that is half changed
                     raise
         except _Refused as refused:
             reason = refused.reason
@@ -427,7 +427,7 @@ class Scheduler:
         step: Callable[..., R | None],
         arguments: tuple[Any, ...],
     ) -> tuple[R | None, float | None, int]:
-        """Handle the events, and try a step. Return what it returns, how long to receive, and the turn.
+        """Handle the events, and try a step. Return its result, how long to receive, and the turn.
 
         `events` is None if this thread did not receive. It does not receive next, if another thread does.
         """
