@@ -14,6 +14,7 @@ from ..core.arguments import int_at_least
 from ..core.chaining import Displayed
 from ..core.indices import Unsized
 from ..core.iteration import restarting
+from ..core.once import Deferred
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames, warn
 from ..core.view import View
@@ -245,7 +246,7 @@ class DataLoader(Resumable, Displayed, Generic[Batch]):
         self._pipeline = pipeline
         self._items = pipeline.items(self._epochs.sampler is not None)
         self._samples_built_for = pipeline.samples()
-        self._persistent: View[Any] | None = None  # the items, computed by workers that outlive an epoch
+        self._persistent = Deferred[View[Any]]()  # the items, computed by workers that outlive an epoch
         self._view: View[Any] | None = None
 
     # ---------------------------------------------------------------- begin an epoch
@@ -300,9 +301,7 @@ class DataLoader(Resumable, Displayed, Generic[Batch]):
     # ---------------------------------------------------------------- read it
 
     def _persistent_node(self) -> View[Any]:
-        if self._persistent is None:
-            self._persistent = self._with_workers(self._items)
-        return self._persistent
+        return self._persistent.get(lambda: self._with_workers(self._items))  # one for all threads
 
     def _with_workers(self, items: View[Any], epoch: int | None = None) -> View[Any]:
         """Return the view of items that workers compute. `epoch` is the only one that will be read."""
@@ -345,7 +344,7 @@ class DataLoader(Resumable, Displayed, Generic[Batch]):
             self._warn_once("exhausted", warn_of_exhausted)
 
     def _finished(self, node: View[Any] | None) -> None:
-        if node is not self._persistent and isinstance(node, Workers):
+        if not self._options.persistent_workers and isinstance(node, Workers):
             node.close()
 
     # ---------------------------------------------------------------- the number of the next epoch
@@ -390,8 +389,8 @@ class DataLoader(Resumable, Displayed, Generic[Batch]):
 
     def _renew(self, pipeline: Pipeline) -> None:
         """Build the view of the items again, and end the persistent workers, which have the old one."""
-        if isinstance(self._persistent, Workers):
-            self._persistent.close()
+        if self._persistent.known and isinstance(node := self._persistent_node(), Workers):
+            node.close()
         self._build(pipeline)
 
     # ---------------------------------------------------------------- the object
@@ -468,7 +467,8 @@ class DataLoader(Resumable, Displayed, Generic[Batch]):
 
     def nodes(self) -> list[Prefetch[Any] | InTurn]:
         """Return the views of the epochs that have workers, or had them (for `watch`)."""
-        views = [*self._nodes, self._persistent, self._view]
+        persistent = [self._persistent_node()] if self._persistent.known else []
+        views = [*self._nodes, *persistent, self._view]
         return [*{id(view): view for view in views if isinstance(view, Workers)}.values()]
 
     def _close_nodes(self) -> None:
