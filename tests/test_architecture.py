@@ -123,7 +123,7 @@ BUDGETS = {
     "__init__": 102,
     "collation": 929,
     "core": 2326,
-    "engine": 5950,
+    "engine": 5935,
     "loader": 1964,
     "observe": 2622,
     "samplers": 1328,

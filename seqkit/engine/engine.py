@@ -18,7 +18,7 @@ from .chunking import TARGET_NS, TASK_NS, Chunking
 from .hooks import worker_info
 from .protocol import Backend, PrefetchError
 from .scheduler import CLOSED, FaultLimits, Scheduler
-from .settings import Settings
+from .settings import Context, Settings
 from .stages import items_per_job
 from .statistics import Statistics
 from .threads import Threads
@@ -141,8 +141,8 @@ class Engine:
         if not self.has_threads():
             from .processes.transport import Processes
 
-            context = _start_method(settings.context)
-            return Processes(self.source, settings, context, seed, budget_ns, self.said)
+            settings = replace(settings, seed=seed, context=_start_method(settings.context))
+            return Processes(self.source, settings, budget_ns, self.said)
         infos = [worker_info(number, workers, seed, "thread") for number in range(workers)]
         return Threads(self.source, infos, hook, capacity, budget_ns)
 
@@ -208,7 +208,7 @@ def _standard_pool(settings: Settings, why: str) -> Executor:
     return SpawnPool(settings.workers, as_seed(settings.seed, "prefetch: seed"))
 
 
-def _start_method(context: str | None) -> str | None:
+def _start_method(context: Context | None) -> Context | None:
     """Return the start method of workers, or None to check whether forking is safe.
 
     A start method that the user set for `multiprocessing` is used. The default of `multiprocessing` is not
@@ -218,5 +218,5 @@ def _start_method(context: str | None) -> str | None:
     multiprocessing = sys.modules.get("multiprocessing")
     if context is not None or multiprocessing is None:
         return context
-    chosen: str | None = multiprocessing.get_start_method(allow_none=True)
+    chosen: Any = multiprocessing.get_start_method(allow_none=True)
     return None if chosen in ("fork", multiprocessing.get_all_start_methods()[0]) else chosen

@@ -772,7 +772,7 @@ def test_nothing_is_mixed_up_or_lost_while_workers_are_killed_at_random(kind: Ki
         backend: Any = ahead.engine._scheduler.backend  # type: ignore[union-attr]
         while any(reader.is_alive() for reader in readers):
             time.sleep(rng.random() * 0.1)
-            ready = [handle for handle in list(backend._team.handles.values()) if handle.is_ready]
+            ready = [handle for handle in list(backend._team.handles.values()) if handle.state == "ready"]
             if ready:  # one that is killed while it starts, twice, would be the node's failure
                 rng.choice(ready).kill()
         for reader in readers:
@@ -1723,6 +1723,28 @@ class Echo:
 
     def __getitem__(self, key: Any) -> Any:
         return key
+
+
+@pytest.mark.parametrize("kind", PROCESSES, ids=str)
+def test_indices_in_files_keep_no_descriptor_when_the_node_is_closed(kind: Kind) -> None:
+    def files() -> int:
+        return sum("seqkit-file" in file for file in descriptors().values())
+
+    keys = [f"{i}" + 10_000 * "x" for i in range(20)]
+    with kind.ahead(sk.smap(sleeping, Echo()), 2, shm_size=0, max_buffered=8) as node:
+        items = restarting(node.reading(keys))
+        assert next(items) == keys[0]
+        assert until(files)  # jobs are in flight
+        reader = node.open(keys[:4], 4)
+        reader.prepare()
+        assert files() > 1
+    assert files() == 0
+    del reader, items
+
+
+def sleeping(key: str) -> str:
+    time.sleep(0.1)
+    return key
 
 
 # -------------------------------------------------------------------- results in files

@@ -275,11 +275,11 @@ def test_a_node_may_be_closed_while_another_thread_forks(kind: Kind, monkeypatch
 
 def test_nodes_may_come_and_go_while_another_thread_forks(kind: Kind) -> None:
     made: list[processes.Processes] = []
-    settings = kind.ahead([1], 1)._settings
+    settings = sk.prefetch([1], 1, "process", context="fork", seed=0)._settings
 
     def at_every_line(frame: Any, event: str, argument: Any) -> Any:
         sys.settrace(None)
-        made.append(processes.Processes(sk.view([1]), settings, "fork", 0, 0))
+        made.append(processes.Processes(sk.view([1]), settings, 0))
         made[-2:-1] = []  # the one before is collected
         sys.settrace(at_every_line)
         return at_every_line

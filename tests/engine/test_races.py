@@ -555,12 +555,12 @@ def test_workers_are_not_forked_unless_asked_where_threads_matter() -> None:
 
 def idle_backend(capacity: int) -> processes.Processes:
     """Return the backend of a worker that does nothing."""
-    settings = FORK.ahead(range(9), 1, shm_size=0)._settings
-    backend = processes.Processes(sk.view(range(9)), settings, "fork", 0, 0)
+    settings = FORK.ahead(range(9), 1, shm_size=0, seed=0)._settings
+    backend = processes.Processes(sk.view(range(9)), settings, 0)
     backend.capacity = backend._slots = capacity
     backend.start()
     (handle,) = backend._team.handles.values()
-    until(lambda: backend.receive(0.01) is None or handle.is_ready)
+    until(lambda: backend.receive(0.01) is None or handle.state == "ready")
     os.kill(handle.pid, signal.SIGSTOP)
     return backend
 

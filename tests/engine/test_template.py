@@ -256,6 +256,7 @@ def test_a_child_that_holds_the_socket_of_a_template_does_not_hide_its_death(
     monkeypatch.setattr(socket, "socketpair", held_by_a_child)
     with numbers() as node:
         pid = template_of(node)
+        assert len(pids_of(node)) == 2  # otherwise another template would start the second one
         monkeypatch.undo()
         os.kill(pid, signal.SIGKILL)
         assert until(lambda: list(node) and team_of(node)._template is None)

@@ -381,7 +381,8 @@ class Office:
         self.told, results = os.pipe()
         jobs, self.send = os.pipe()
         self.fds = Descriptors(jobs, os.dup(jobs), results, -1, self.segment.fd)
-        spec = Spec(self.layout, 1, 0, 0, "wrap", None, 0, False, os.getpid(), current_modes())
+        settings = sk.prefetch([1], 1, "process", seed=0)._settings
+        spec = Spec(settings, self.layout, 0, 0, "wrap", current_modes())
         seeding: Any = SimpleNamespace(epoch=-1)
         self.worker = Worker(0, spec, self.fds, self.segment, sk.smap(item, range(9)), seeding)
 

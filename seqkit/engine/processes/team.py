@@ -27,7 +27,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ...core import units
 from ...core.tracebacks import frames_of_others, warn
@@ -84,22 +84,21 @@ def how_ended(ended: tuple[int, int] | None) -> Death:
 
 @dataclass(slots=True, eq=False)
 class WorkerHandle:
-    """A worker, on the parent's side: it is starting, ready or dead."""
+    """A worker, on the parent's side."""
 
     number: int
     deaths: int = 0  # how many workers with this number have died since one of them has begun a job
     pid: int = 0  # 0 until the template or the worker itself has reported it
     pidfd: int = -1
     is_child: bool = False  # otherwise it is a child of the template, which reports its end
-    begins_by: float = math.inf  # when it is killed if it is not ready
-    death: Death | None = None
+    state: Literal["starting", "ready", "dead"] = "starting"  # a ready one may be at its start hook
+    begins_by: float = math.inf  # when it is killed if it is still starting
     # The transport writes these.
-    is_ready: bool = False  # its process runs, and may be at its start hook
     stopped: int = 0  # the job for which the worker was killed
     stack: str = ""  # where the worker was then
 
     def has_ended(self, within_s: float) -> bool:
-        return self.death is not None or (self.pidfd >= 0 and linux.is_readable(self.pidfd, within_s))
+        return self.state == "dead" or (self.pidfd >= 0 and linux.is_readable(self.pidfd, within_s))
 
     def kill(self) -> None:
         if self.pidfd >= 0:
@@ -130,14 +129,14 @@ class Team:
     _pickled: PickledPipeline | None = None
     _by_fd: dict[int, WorkerHandle] = field(default_factory=dict)  # by `pidfd`
     _missing: list[WorkerHandle] = field(default_factory=list)  # workers to be started
-    _dead: list[WorkerHandle] = field(default_factory=list)
+    _dead: list[tuple[WorkerHandle, Death]] = field(default_factory=list)
     _failures: list[Failed] = field(default_factory=list)
 
     # ---------------------------------------------------------------- starting
 
     def start(self) -> None:
         """Begin to start workers. `start_missing` starts the others."""
-        self._missing += map(WorkerHandle, range(self.setup.spec.num_workers))
+        self._missing += map(WorkerHandle, range(self.setup.spec.settings.workers))
         self._start_missing()
 
     def start_missing(self) -> list[Failed]:
@@ -229,7 +228,7 @@ class Team:
         """Return how long to poll, at most `wait_s`. Call `dead` and `start_missing` after that."""
         if self._missing or self._failures:
             return 0.0
-        deadlines = [handle.begins_by for handle in self.handles.values() if not handle.is_ready]
+        deadlines = [handle.begins_by for handle in self.handles.values() if handle.state == "starting"]
         return max(0.0, min([wait_s, *(deadline - monotonic() for deadline in deadlines)]))
 
     def notice(self, fd: int) -> None:
@@ -265,25 +264,25 @@ class Team:
         self._template = None
         template.close()
         for handle in self.handles.values():
-            if not handle.is_child and handle.death is None:
+            if not handle.is_child and handle.state != "dead":
                 if handle.pidfd < 0:
                     self._mark_dead(handle, reason)
                 else:
                     self._watch(handle)
 
     def _mark_dead(self, handle: WorkerHandle, death: Death) -> None:
-        handle.death = death
-        self._dead.append(handle)
+        handle.state = "dead"
+        self._dead.append((handle, death))
         if self._by_fd.pop(handle.pidfd, None) is not None:
             self.poll.unregister(handle.pidfd)
         if handle.pidfd >= 0:
             os.close(handle.pidfd)
             handle.pidfd = -1
 
-    def dead(self) -> list[WorkerHandle]:
+    def dead(self) -> list[tuple[WorkerHandle, Death]]:
         """Kill workers that have not begun in time. Return those that have died, for `replace`."""
         for handle in self.handles.values():
-            if not handle.is_ready and handle.begins_by <= monotonic():
+            if handle.state == "starting" and handle.begins_by <= monotonic():
                 if self.context is None:
                     _announce([f"a thread that keeps forked workers from their start ({BEGIN_S:g} s)"])
                 self.context, handle.begins_by = "forkserver", math.inf  # for later workers
@@ -291,10 +290,8 @@ class Team:
         dead, self._dead = self._dead, []
         return dead
 
-    def replace(self, handle: WorkerHandle, has_worked: bool) -> bool:
+    def replace(self, handle: WorkerHandle, death: Death, has_worked: bool) -> bool:
         """Have a dead worker replaced by `start_missing`. Return whether that counts as a restart."""
-        death = handle.death
-        assert death is not None
         del self.handles[handle.number]
         deaths = 0 if has_worked else handle.deaths + 1
         if deaths > MOST_DEATHS:

@@ -34,6 +34,7 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy.random  # noqa: F401  a worker forked while another thread imports it would deadlock
@@ -55,7 +56,7 @@ from .block import JobBlock, Packing, from_file, most_items, pack
 from .interpreter import require_streams
 from .segment import PAGE, Segment
 from .slots import SlotPool
-from .team import MOST_DEATHS, Team, WorkerHandle, starting
+from .team import MOST_DEATHS, Death, Team, WorkerHandle, starting
 from .wire import ERROR_BYTES, JOB, RESULT, URGENT, Control, Flag, Kind, SegmentLayout, Spec
 from .worker import Descriptors
 from .worker_process import WorkerSetup
@@ -74,13 +75,12 @@ READ_BYTES = 1 << 16
 class _Sent:
     """A job in a slot: its block, and how far its worker is."""
 
-    __slots__ = ("_seen_end", "_taken_end", "block", "file", "items", "slot")
+    __slots__ = ("_seen_end", "_taken_end", "block", "items", "slot")
 
     def __init__(self, slot: int, block: JobBlock, items: int) -> None:
         self.slot = slot
         self.block = block
         self.items = items
-        self.file = -1  # the file with its indices, if they do not fit the slot
         self._seen_end = self._taken_end = 0  # where the data of the items that were seen, and taken, end
 
     @property
@@ -122,10 +122,7 @@ class Processes(Backend):
     ----------
     pipeline : View
     settings : Settings
-    context : "fork", "forkserver", "spawn" or None
-        How workers start. None checks whether forking is safe.
-    seed : int
-        Seed for the global generators of workers.
+        With a seed. The context None checks whether forking is safe.
     budget_ns : int
         How long a job of several items may take.
     said : set of str, optional
@@ -137,15 +134,11 @@ class Processes(Backend):
         self,
         pipeline: View[Any],
         settings: Settings,
-        context: str | None,
-        seed: int,
         budget_ns: int,
         said: set[str] | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._settings = settings
-        self._context = context
-        self._seed = seed
         self._budget_ns = budget_ns
         self.capacity, self._slots = settings.slot_counts()
         self.keeps_order = settings.workers == 1
@@ -160,6 +153,7 @@ class Processes(Backend):
         self._events: list[Event] = []
         self._unread = b""  # the beginning of an incomplete record
         self._unsent: dict[int, Job] = {}
+        self._files: dict[int, int] = {}  # with the indices that do not fit their slots, by ticket
         self._records: tuple[list[bytes], list[bytes]] = [], []  # unsent records: jobs, and urgent jobs
         # Held while jobs are noted and written, so that `_orphans` sees both or neither. Reentrant, because
         # a signal handler may read the node.
@@ -178,19 +172,10 @@ class Processes(Backend):
         with CtrlCHeld():  # an interruption could lose descriptors that are not stored yet
             self._make_pipes()
             self._make_segment()
+        settings = replace(self._settings, pid=self._pid, pinner=None)  # a pinner may not travel
+        held = tuple(generators(self._pipeline))
         self._spec = Spec(
-            self._layout,
-            self._settings.workers,
-            self._seed,
-            native_threads(),
-            seterr(),
-            self._settings.start_hook,
-            self._budget_ns,
-            self._settings.timeout_s,
-            self._pid,
-            current_modes(),
-            self._settings.item_seed,
-            tuple(generators(self._pipeline)),
+            settings, self._layout, self._budget_ns, native_threads(), seterr(), current_modes(), held
         )
         self._poll.register(self._fds["results_r"], select.POLLIN)
         self._poll.register(self._fds["wake_r"], select.POLLIN)
@@ -199,7 +184,7 @@ class Processes(Backend):
         jobs, urgent, results, own = map(self._fds.__getitem__, names)
         inherited = Descriptors(jobs, urgent, results, own, self._segment.fd)
         setup = WorkerSetup(self._spec, self._pipeline, self._segment, inherited)
-        self._team = Team(setup, self._context, self._poll, self._isolate)
+        self._team = Team(setup, settings.context, self._poll, self._isolate)
         self._team.start()
 
     def _make_pipes(self) -> None:
@@ -260,8 +245,9 @@ class Processes(Backend):
         end."""
         # The numbers may soon stand for other files, which a fork by user code must not close.
         user_forks.living.discard(weakref.ref(self))
-        for name in ("jobs_w", "urgent_w", "results_r", "wake_r", "wake_w"):
-            os.close(self._fds[name])
+        names = "jobs_w", "urgent_w", "results_r", "wake_r", "wake_w"
+        for fd in [*map(self._fds.__getitem__, names), *self._files.values()]:
+            os.close(fd)
 
     @property
     def _handles(self) -> dict[int, WorkerHandle]:
@@ -280,11 +266,10 @@ class Processes(Backend):
         except BaseException:
             self.pool.release(slot)
             raise
-        sent = _Sent(slot, block, len(job.indices))
         if packed[0] == Packing.FILE:
-            sent.file = packed[3]
+            self._files[job.ticket] = packed[3]
         block.assign(job.ticket)
-        job.progress = sent
+        job.progress = _Sent(slot, block, len(job.indices))
         self._unsent[job.ticket] = job
         flags = job.is_whole | job.is_timed << 1
         order = URGENT if job.is_urgent else job.order
@@ -330,8 +315,8 @@ class Processes(Backend):
         self._read()  # before the deaths: includes results that a worker delivered before it died
         if not self._closed:  # the interpreter's exit closes it while a daemon thread reads
             # After reading, because messages may have waited for a long time.
-            for handle in self._team.dead():
-                self._handle_death(handle)
+            for handle, death in self._team.dead():
+                self._handle_death(handle, death)
             self._events += self._team.start_missing()
         events, self._events = self._events, []
         return events
@@ -366,7 +351,8 @@ class Processes(Backend):
             self._warn_of_generator(self._spec.generators[number][0])
         else:
             handle = self._handles[worker]
-            handle.is_ready = True
+            if handle.state == "starting":
+                handle.state = "ready"
             handle.pid = number  # the template's message may not have arrived yet
 
     def _finish(
@@ -417,10 +403,13 @@ class Processes(Backend):
         sent, job.progress = job.progress, None
         del self._sent[job.ticket]
         sent.block.mark_read(job.ticket)
-        if sent.file >= 0:
-            os.close(sent.file)
+        self._close_file(job.ticket)
         if frees:
             self.pool.release(sent.slot)
+
+    def _close_file(self, ticket: int) -> None:
+        if (file := self._files.pop(ticket, -1)) >= 0:
+            os.close(file)
 
     def _miss(self, nbytes: int) -> None:
         """Count a result that came in a file. Warn the first time that a single item does not fit a slot.
@@ -452,19 +441,17 @@ class Processes(Backend):
 
     # ---------------------------------------------------------------- deaths
 
-    def _handle_death(self, handle: WorkerHandle) -> None:
+    def _handle_death(self, handle: WorkerHandle, death: Death) -> None:
         """Report the job of a dead worker, and have the worker replaced."""
         assert self._team is not None
         has_worked = bool(self._control.claimed(handle.number)[1])
-        if handle.is_ready:
-            self._report_job(handle)
+        self._report_job(handle, death)
         if self.keeps_order:
             self._control.reorder()  # before the next worker takes a job
-        self.restarts += self._team.replace(handle, has_worked)
+        self.restarts += self._team.replace(handle, death, has_worked)
 
-    def _report_job(self, handle: WorkerHandle) -> None:
-        number, death = handle.number, handle.death
-        assert death is not None
+    def _report_job(self, handle: WorkerHandle, death: Death) -> None:
+        number = handle.number
         ticket = self._control.claimed(number)[0]
         job = self._sent.get(ticket)
         if job is None:
@@ -584,8 +571,9 @@ class Processes(Backend):
         if self._segment is not None:
             self._segment.close()
             self._segment = None
-        while self._fds:  # a thread that forks may add and remove a descriptor in the meantime
-            os.close(self._fds.popitem()[1])
+        for fds in (self._files, self._fds):
+            while fds:  # a thread that forks may add and remove a descriptor in the meantime
+                os.close(fds.popitem()[1])
         # Last: until here, a new fork must close the remaining descriptors.
         user_forks.living.discard(weakref.ref(self))
         self._ended = True
@@ -607,7 +595,7 @@ class Processes(Backend):
 
     def forget(self) -> None:
         """Close the engine's descriptors in a child forked by user code, so that pipes report their end."""
-        fds = [*self._fds.values()]
+        fds = [*self._fds.values(), *self._files.values()]
         if self._segment is not None:
             fds.append(self._segment.fd)
             self._segment.fd = -1
@@ -617,6 +605,7 @@ class Processes(Backend):
         if self._team is not None:
             self._team.forget()
         self._fds.clear()
+        self._files.clear()
         self._sent.clear()  # the slots belong to the parent, so there is nothing to cancel here
         self._unsent.clear()
         self._closed = True

@@ -18,12 +18,12 @@ Units: offsets and sizes in bytes unless a name says words.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from ..settings import Settings
 from ..torch_modes import Modes
 from .segment import PAGE, Segment
 
@@ -144,17 +144,12 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """The data that a worker needs besides the pipeline. Plain data, so that it always pickles."""
+    """The data that a worker needs besides the pipeline."""
 
+    settings: Settings  # with a seed, and the pid of the parent
     layout: SegmentLayout
-    num_workers: int
-    seed: int
+    budget_ns: int  # how long a job of several items may take
     native_threads: int
     errors: str
-    hook: Callable[..., Any] | None
-    budget_ns: int  # how long a job of several items may take
-    timeout_s: float | None  # for the nodes below
-    parent: int  # the pid of the parent
     modes: Modes
-    item_seed: int | None = None  # to seed the global generators for every item, not for every epoch
     generators: tuple[tuple[str, bytes], ...] = ()  # that functions hold, see `generators.py`

@@ -84,8 +84,10 @@ class Worker:
         self.fds = fds
         self.segment = segment
         self.control = Control(segment, spec.layout)
-        limit_below(pipeline, spec.num_workers, spec.timeout_s)
-        begin_item = None if spec.item_seed is None else partial(seed_item, spec.item_seed, seeding.initial)
+        self.settings = spec.settings
+        limit_below(pipeline, self.settings.workers, self.settings.timeout_s)
+        item_seed = self.settings.item_seed
+        begin_item = None if item_seed is None else partial(seed_item, item_seed, seeding.initial)
         self.evaluator = Evaluator(pipeline, begin_item)
         self._blocks: dict[int, JobBlock] = {}  # by slot
         self._arenas: dict[int, Block] = {}  # the memory of the slots again, for user code
@@ -109,7 +111,7 @@ class Worker:
             if block.belongs_to(ticket) and order >= self.control.order:
                 block.begin(self.number, begun)
                 try:
-                    indices = unpack(block, packing, a, b, c, self.spec.parent)
+                    indices = unpack(block, packing, a, b, c, self.settings.pid)
                 except BaseException as error:  # a key decides how it is unpickled
                     self._refuse(ticket, slot, error, b)
                 else:
@@ -154,7 +156,7 @@ class Worker:
         """Run a job and deliver its items."""
         begun_ns, writer = monotonic_ns(), self._writer(slot, len(indices), is_whole)
         current_clock.set(block if is_timed else None)
-        if epoch != self.seeding.epoch and self.spec.item_seed is None:
+        if epoch != self.seeding.epoch and self.settings.item_seed is None:
             self.seeding.begin(epoch)
         if len(indices) == 1:
             # Only the item of a single-item job may use memory of the slot. In a longer job, an item might
@@ -171,7 +173,7 @@ class Worker:
         if self._alike:
             self._report_alike()
         count = block.finished() + bool(writer.overflow)
-        if self.spec.num_workers == 1 and count < len(indices) and not is_end:
+        if self.settings.workers == 1 and count < len(indices) and not is_end:
             self.control.reorder()  # before the parent knows that items are left
         self._deliver(ticket, slot, writer, count, is_end, begun_ns)
 

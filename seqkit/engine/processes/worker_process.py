@@ -91,17 +91,17 @@ def be_worker(
 
 
 def _work(number: int, setup: WorkerSetup) -> None:
-    spec, fds, segment = setup.spec, setup.fds, setup.segment
+    spec, settings, fds, segment = setup.spec, setup.spec.settings, setup.fds, setup.segment
     try:
-        info = worker_info(number, spec.num_workers, spec.seed, "process")
+        assert settings.seed is not None
+        info = worker_info(number, settings.workers, settings.seed, "process")
         seeding = Seeding(info.seed, partial(Control(segment, spec.layout).count, number))
         set_worker_info(info)
-        set_epoch.telling = partial(drawing_alike, spec.seed)
+        set_epoch.telling = partial(drawing_alike, settings.seed)
         seterr(cast(Policy, spec.errors))
         stacks.answer(fds.segment, spec.layout.error_at(number))
         tell(fds, number, Kind.READY, items=os.getpid())
-        if spec.hook is not None:
-            call_hook(spec.hook, number)
+        call_hook(settings.start_hook, number)
     except BaseException as error:
         report_failure(number, fds, spec.layout.error_at(number), error)
         return
