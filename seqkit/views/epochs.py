@@ -47,7 +47,7 @@ def epochs(sequence: Indexable[T], n: int | None = None) -> View[T]:
 
     Notes
     -----
-    One division per access. The views of the last few epochs are kept. ``at_epoch(e)`` of the
+    One division per access. The view of the last pass that was read is kept. ``at_epoch(e)`` of the
     result starts at pass ``e * n``, or at pass e if it is unbounded. Known elsewhere as ``repeat``. Use
     `cycle` for equal passes.
 
@@ -81,7 +81,8 @@ class Epochs(OneOfSeveral):
         super().__init__((source,))
         self._passes = passes
         self._first = first
-        self._recent = Recent(source)
+        # The view of the last pass that was read. Replaced as a whole, so threads may share it.
+        self._last: tuple[int, View[Any]] | None = None
 
     @cached
     def _period(self) -> int:
@@ -103,13 +104,17 @@ class Epochs(OneOfSeveral):
 
     def _source(self, which: int) -> View[Any]:
         """Return the view of a pass, or raise an error if its length differs from that of the first pass."""
+        last = self._last
+        if last is not None and last[0] == which:
+            return last[1]
         order, draws = self._first
         assert order is not None
         assert draws is not None
-        found = self._recent.at(EpochPair(order + which, draws + which))
+        found = at_epoch(self._sources[0], EpochPair(order + which, draws + which))
         if found._n != self._period:
             message = f"pass {order + which} has {found._n} items, expected {self._period}"
             fail(self, which * self._period, ValueError(message))
+        self._last = which, found
         return found
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
@@ -150,26 +155,3 @@ class Epochs(OneOfSeveral):
     def _arguments(self, sources: list[str]) -> list[str]:
         passes = [] if self._passes is None else [str(self._passes)]
         return [*sources, *passes, *[f"first={self._first.order}"] * (self._first != (0, 0))]
-
-
-class Recent:
-    """Keeps the views of a sequence for the most recent epochs."""
-
-    # Workers may read two epochs at a time. Random reads would not profit from a larger number.
-    MOST = 4
-
-    def __init__(self, source: View[Any]) -> None:
-        self._source = source
-        # Replaced as a whole, so threads may share it. At worst two threads make the same view.
-        self._views: tuple[tuple[EpochPair, View[Any]], ...] = ()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Recent, (self._source,)
-
-    def at(self, epoch: EpochPair) -> View[Any]:
-        for number, found in self._views:
-            if number == epoch:
-                return found
-        made = at_epoch(self._source, epoch)
-        self._views = ((epoch, made), *self._views[: self.MOST - 1])
-        return made

@@ -61,9 +61,9 @@ def flatten(sequence: Indexable[Indexable[T]], lengths: Iterable[SupportsIndex] 
 
     Notes
     -----
-    One binary search per item. Each thread keeps the last sequence that it has read, until all items of it
-    were read. A worker keeps the last two. In order, and in the order of `shuffle_groups`, each worker reads
-    each sequence once. In other orders each item may read a sequence. 8 bytes per sequence. After ``flatten``
+    One binary search per item. Each thread keeps the last sequence that it has read, and a worker the last
+    two. In order, and in the order of `shuffle_groups`, each worker reads each sequence once. In other orders
+    each item may read a sequence. 8 bytes per sequence. After ``flatten``
     of Julia's MLUtils and ``flat_map`` of tf.data. See `concatenate` to join a few given sequences, and
     `unbatch` for batches of equal size.
 
@@ -227,12 +227,9 @@ class Flatten(Scanned[Any]):
             if group.size < 0:
                 start = self._start(group.number)
                 group.check(int(self._ends[group.number]) - start, "flatten: sequence", start)
-            item = group.pick(i)
+            return group.pick(i)
         except Exception as error:
             fail(self, i, error)
-        if not group.left:
-            self._kept.finish(group)
-        return item
 
     def _get(self, i: int) -> Any:
         if self._is_unsized:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,6 @@ __all__ = ["Mix", "Schedule", "mix"]
 Stop = Literal["first", "last", "cycle"]
 
 
-@overload
 def mix(
     sequences: Iterable[Indexable[T]],
     weights: Iterable[float] | None = None,
@@ -41,24 +40,7 @@ def mix(
     *,
     stop: Stop = "first",
     name: str | None = None,
-) -> View[T]: ...
-@overload
-def mix(
-    sequences: Iterable[Indexable[Any]],
-    weights: Iterable[float] | None = None,
-    seed: int | None = None,
-    *,
-    stop: Stop = "first",
-    name: str | None = None,
-) -> View[Any]: ...
-def mix(
-    sequences: Iterable[Indexable[Any]],
-    weights: Iterable[float] | None = None,
-    seed: int | None = None,
-    *,
-    stop: Stop = "first",
-    name: str | None = None,
-) -> View[Any]:
+) -> View[T]:
     """Return the view of the items of several sequences, mixed in given proportions.
 
     Each sequence is read in its own order. The sequence at an index is a pure function of the weights and of
@@ -326,19 +308,32 @@ MOST_ROUNDED = 1 << 14
 
 
 def as_shares(k: int, weights: Iterable[float] | None) -> tuple[int, ...]:
-    """Return weights as small ints: the number of turns of each sequence in a period."""
+    """Return weights as small ints: the number of turns of each sequence in a period.
+
+    A share within a millionth of a simple fraction is that fraction, so 0.1 of 1 is a tenth. If the period is
+    too long, shares are rounded.
+
+    >>> as_shares(3, [0.1, 0.2, 0.7]), as_shares(2, [1 / 3, 2 / 3]), as_shares(3, [1, 2**0.5, 3**0.5])
+    ((1, 2, 7), (1, 2), (3952, 5588, 6844))
+    """
     if weights is None:
         return (1,) * k
-    whole: list[Any] = list(by_position(weights, "mix: weights", "a number for each sequence"))
-    if not {int}.issuperset(map(type, whole)) or min(whole, default=1) <= 0:
-        exact = [_weight(weight) for weight in whole]
-        factor = math.lcm(*(weight.denominator for weight in exact))
-        whole = [int(weight * factor) for weight in exact]
-    if len(whole) != k:
-        raise ValueError(f"mix: weights must be as many as the sequences, {k}, got {len(whole)}")
-    divisor = math.gcd(*whole)
-    shares = tuple([number // divisor for number in whole])
-    return shares if sum(shares) <= MOST_SHARES else _rounded(shares)
+    given = [_weight(weight) for weight in by_position(weights, "mix: weights", "a number for each sequence")]
+    if len(given) != k:
+        raise ValueError(f"mix: weights must be as many as the sequences, {k}, got {len(given)}")
+    total = sum(given)
+    exact = [weight / total for weight in given]
+    simple = [share.limit_denominator(MOST_SHARES) for share in exact]
+    period = math.lcm(*(share.denominator for share in simple))
+    is_met = all(abs(s - share) * 10**6 <= share for s, share in zip(simple, exact, strict=True))
+    if not is_met or period > MOST_SHARES:
+        period = MOST_ROUNDED
+        if min(exact) * period < 1:
+            raise ValueError(
+                f"mix: a weight must be at least one in {period} of their sum, got one in"
+                f" {round(1 / min(exact))}"
+            )
+    return tuple([round(share * period) for share in exact])
 
 
 def _weight(weight: Any) -> Fraction:
@@ -346,38 +341,13 @@ def _weight(weight: Any) -> Fraction:
 
     value = plain(weight)
     try:
-        # By its decimal notation: the float 0.1 means a tenth, not the nearest binary fraction.
-        exact = Fraction(_notation(weight))
-    except ValueError:
-        kind = ValueError if isinstance(value, float) else TypeError
-        raise kind(f"mix: a weight must be a number above 0, got {weight!r}") from None
-    if isinstance(value, str | bool) or exact <= 0:
-        kind = TypeError if isinstance(value, str | bool) else ValueError
-        raise kind(f"mix: a weight must be a number above 0, got {weight!r}")
+        exact = Fraction(value)
+    except (ValueError, OverflowError):
+        exact = Fraction(0)  # no number, or infinite
+    except TypeError:
+        value = None
+    if value is None or isinstance(value, str | bool):
+        raise TypeError(f"mix: a weight must be a number above 0, got {weight!r}")
+    if exact <= 0:
+        raise ValueError(f"mix: a weight must be a number above 0, got {weight!r}")
     return exact
-
-
-def _notation(weight: Any) -> str:
-    """Return the decimal notation of a number, the shortest one for its precision."""
-    value = plain(weight)
-    if isinstance(value, float) and not isinstance(weight, float | np.generic) and np.float32(value) == value:
-        return str(np.float32(value))  # of a tensor of 32 bits
-    return str(weight if isinstance(weight, np.generic) else value)
-
-
-def _rounded(exact: Sequence[int]) -> tuple[int, ...]:
-    """Return small ints: simple fractions as they are, other weights as parts of `MOST_ROUNDED`."""
-    total, smallest = sum(exact), min(exact)
-    if smallest * MOST_ROUNDED < total:
-        raise ValueError(
-            f"mix: a weight must be at least one in {MOST_ROUNDED} of their sum,"
-            f" got one in {total // smallest}"
-        )
-    from fractions import Fraction
-
-    # Thirds, for example, are no decimals: 0.3333333333333333 means 1/3.
-    simple = [Fraction(weight, total).limit_denominator(1000) for weight in exact]
-    period = math.lcm(*(share.denominator for share in simple))
-    is_met = all(abs(s - Fraction(w, total)) < 1e-12 for s, w in zip(simple, exact, strict=True))
-    period = period if is_met and period <= MOST_SHARES else MOST_ROUNDED
-    return tuple(max(1, round(weight * period / total)) for weight in exact)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import Any
 
@@ -50,7 +50,7 @@ def random_split(
         may be too long by less than one group.
     stratify : iterable, optional
         A hashable class for each item, read like `groups`. Each part has its share of each class, rounded up
-        or down.
+        or down. If there are more than two parts, the difference may be one item more.
 
     Returns
     -------
@@ -167,59 +167,26 @@ def _deal_groups(codes: IntArray, count: int, sizes: list[int], key: int) -> Int
 
 
 def _deal_classes(codes: IntArray, count: int, sizes: list[int]) -> IntArray:
-    """Return the part of each item, where `codes` names its class."""
-    table = _shares(np.bincount(codes, minlength=count), np.array(sizes, np.int64))
-    owners = np.empty(len(codes), np.int64)
-    parts = np.tile(np.arange(len(sizes)), count)
-    owners[np.argsort(codes, kind="stable")] = np.repeat(parts, table.ravel())
+    """Return the part of each item, where `codes` names its class. The parts are filled one after another."""
+    owners = np.full(len(codes), len(sizes) - 1)
+    members = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes, minlength=count))[:-1])
+    for part, size in enumerate(sizes[:-1]):
+        taken = _shares(np.array([len(items) for items in members], np.int64), size)
+        for which, number in enumerate(taken.tolist()):
+            owners[members[which][:number]] = part
+            members[which] = members[which][number:]
     return owners
 
 
-def _shares(rows: IntArray, columns: IntArray) -> IntArray:
-    """Return a table with these row and column sums, whose numbers are proportional up to rounding.
+def _shares(counts: IntArray, size: int) -> IntArray:
+    """Return how many of each class a part of this size gets: its share, rounded up or down.
 
-    Such a table always exists. All numbers are first rounded down. Then numbers are raised one by one until
-    the sums are right. If all columns that a row could raise are full, other rows change columns to make
-    room. This is an augmenting path, as in bipartite matching.
+    The classes with the largest remainders get one more.
+
+    >>> _shares(np.array([5, 3, 1]), 4)
+    array([2, 1, 1])
     """
-    exact = np.multiply.outer(rows, columns)
-    total = max(int(rows.sum()), 1)
-    table: IntArray = exact // total
-    # The columns of each row that may be rounded up, those with the largest remainder first.
-    may = [[c for c in np.argsort(-row, kind="stable").tolist() if row[c]] for row in exact % total]
-    raised: list[set[int]] = [set() for _ in may]
-    room = (columns - table.sum(axis=0)).tolist()
-    for row, lacking in enumerate((rows - table.sum(axis=1)).tolist()):
-        for _ in range(lacking):
-            _raise_one(row, may, raised, room)
-    for row, cells in enumerate(raised):
-        table[row, sorted(cells)] += 1
-    return table
-
-
-def _raise_one(row: int, may: Sequence[Sequence[int]], raised: Sequence[set[int]], room: list[int]) -> None:
-    """Raise one number of a row, in a column that has room, perhaps after other rows have changed columns."""
-    # For each reached column: the row that would raise it, and the column that this row would lower.
-    came: dict[int, tuple[int, int | None]] = {}
-    waiting: list[int] = []
-
-    def reach(by: int, instead_of: int | None) -> None:
-        fresh = [column for column in may[by] if column not in raised[by] and column not in came]
-        waiting.extend(fresh)
-        came.update(dict.fromkeys(fresh, (by, instead_of)))
-
-    reach(row, None)
-    for column in waiting:  # grows during the loop
-        if room[column] > 0:
-            room[column] -= 1
-            at: int | None = column
-            while at is not None:
-                by, instead_of = came[at]
-                raised[by].add(at)
-                raised[by].discard(-1 if instead_of is None else instead_of)
-                at = instead_of
-            return
-        for other, cells in enumerate(raised):
-            if column in cells:
-                reach(other, column)
-    raise AssertionError("a table with integer sums can always be rounded")
+    exact, total = counts * size, max(int(counts.sum()), 1)
+    shares: IntArray = exact // total
+    shares[np.argsort(-(exact % total), kind="stable")[: size - shares.sum()]] += 1
+    return shares

@@ -12,7 +12,7 @@ from ..core.errors import fail
 from ..core.indices import UNKNOWN, Cursor, Indices, Length, Plan, as_list, nth
 from ..core.iteration import Progress, draw, first_error, restarting, surviving
 from ..core.source import as_view
-from ..core.view import Indexable, T, Table, U, V, View, has_length, name_of, sized
+from ..core.view import Indexable, T, Table, U, View, has_length, name_of, sized
 from .bases.side_by_side import SideBySide, Zip
 
 __all__ = ["Smap", "Zip", "smap"]
@@ -20,45 +20,19 @@ __all__ = ["Smap", "Zip", "smap"]
 
 @overload
 def smap(
-    f: Callable[[dict[str, Any]], U],
-    table: Table,
-    /,
-    *,
-    zip: Zip = "strict",
-    batched: Literal[False] = False,
+    f: Callable[[dict[str, Any]], U], table: Table, /, *, batched: Literal[False] = False
 ) -> View[U]: ...
 @overload
-def smap(
-    f: Callable[[T], U], sequence: Indexable[T], /, *, zip: Zip = "strict", batched: Literal[False] = False
-) -> View[U]: ...
-@overload
-def smap(
-    f: Callable[[T, V], U],
-    first: Indexable[T],
-    second: Indexable[V],
-    /,
-    *,
-    zip: Zip = "strict",
-    batched: Literal[False] = False,
-) -> View[U]: ...
+def smap(f: Callable[[T], U], sequence: Indexable[T], /, *, batched: Literal[False] = False) -> View[U]: ...
 @overload
 def smap(
     f: Callable[..., U],
     first: Indexable[Any],
     second: Indexable[Any],
-    third: Indexable[Any],
     /,
     *more: Indexable[Any],
     zip: Zip = "strict",
     batched: Literal[False] = False,
-) -> View[U]: ...
-@overload
-def smap(
-    f: Callable[..., Indexable[U]],
-    /,
-    *sequences: Indexable[Any],
-    zip: Zip = "strict",
-    batched: Literal[True],
 ) -> View[U]: ...
 @overload
 def smap(

@@ -7,7 +7,7 @@ from typing import Any, Literal, overload
 
 from ..core.arguments import as_bool, check_callable
 from ..core.source import as_view
-from ..core.view import Indexable, T, U, V, View, name_of
+from ..core.view import Indexable, U, View, name_of
 from .smap import Smap
 
 __all__ = ["starmap"]
@@ -17,10 +17,6 @@ __all__ = ["starmap"]
 def starmap(
     f: Callable[..., U], sequence: Indexable[Iterable[Any]], *, first: Literal[False] = False
 ) -> View[U]: ...
-@overload
-def starmap(
-    f: Callable[[T], U], sequence: Indexable[tuple[T, V]], *, first: Literal[True]
-) -> View[tuple[U, V]]: ...
 @overload
 def starmap(f: Callable[..., Any], sequence: Indexable[Iterable[Any]], *, first: bool) -> View[Any]: ...
 def starmap(f: Callable[..., Any], sequence: Indexable[Iterable[Any]], *, first: bool = False) -> View[Any]:

@@ -45,8 +45,8 @@ def unbatch(
 
     Notes
     -----
-    Each thread keeps the last batch that it has read, until all items of it were read. A worker keeps the
-    last two. In order, each worker reads each batch once. In other orders each item may read a batch.
+    Each thread keeps the last batch that it has read, and a worker the last two. In order, each worker reads
+    each batch once. In other orders each item may read a batch.
     After ``unbatch`` of SeqTools.
 
     Examples
@@ -127,14 +127,11 @@ class Unbatch(View[Any]):
                 group.check(self._size(group.number, group.items), "unbatch: batch", start)
             if i - group.start >= group.size:
                 raise EndOfSequence(f"the sequence ends before index {i}")
-            item = group.pick(i)
+            return group.pick(i)
         except EndOfSequence:
             raise
         except Exception as error:
             fail(self, i, error)
-        if not group.left:
-            self._kept.finish(group)
-        return item
 
     def _get(self, i: int) -> Any:
         return self._pick(i, self._kept.read(i // self._batch_size))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
@@ -12,35 +12,15 @@ from ..core.errors import EndOfSequence
 from ..core.indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_list, each
 from ..core.iteration import draw, surviving, until_the_end
 from ..core.source import as_view
-from ..core.view import Indexable, T, U, View, sized, streams
+from ..core.view import Indexable, View, sized, streams
 from .bases.grouped import Grouped
 from .bases.selection import gives_arrays
 
 __all__ = ["Window", "window"]
 
 
-@overload
 def window(
-    sequence: Indexable[T],
-    size: int,
-    stride: int = 1,
-    *,
-    last: Last | None = None,
-    pad: Any = None,
-    collate_fn: None = None,
-) -> View[list[T]]: ...
-@overload
-def window(
-    sequence: Indexable[T],
-    size: int,
-    stride: int = 1,
-    *,
-    last: Last | None = None,
-    pad: Any = None,
-    collate_fn: Callable[[list[T]], U] = ...,
-) -> View[U]: ...
-def window(
-    sequence: Any,
+    sequence: Indexable[Any],
     size: int,
     stride: int = 1,
     *,

