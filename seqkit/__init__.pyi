@@ -140,6 +140,9 @@ from .samplers import (
     LinearWidthBucket as LinearWidthBucket,
 )
 from .samplers import (
+    NumberedSampler as NumberedSampler,
+)
+from .samplers import (
     RandomSampler as RandomSampler,
 )
 from .samplers import (

@@ -20,7 +20,7 @@ from seqkit import collation, samplers, sources, streams
 # SeqTools, PyTorch and other libraries, whose programs use it. No other function may have it.
 WORDS = """
 sequence        (arr add_cache) (seq prefetch) (source view Stream) (iterable uniter shuffle_buffer)
-                (dataset DistributedSampler) (data_source RandomSampler SequentialSampler)
+                (dataset DistributedSampler) (data_source NumberedSampler RandomSampler SequentialSampler)
                 (selector case) (condition switch) (values case) (x switch) (y switch)
 sequences       (sources View) (named collate)
 f               (func debug SerializableFunc)

@@ -30,7 +30,6 @@ from ..core.once import cached
 from ..core.randomness import as_seed
 from ..core.source import as_view
 from ..engine.settings import CONTEXTS
-from ..samplers.base import Sampler, chain_of
 from .on_error import OnError
 
 __all__ = ["Options"]
@@ -168,7 +167,6 @@ class Options:
             self._refuse_an_order()
         for message in self._contradictions():
             raise ValueError(f"DataLoader: {message}")
-        _check_covered(self.sampler if self.batch_sampler is None else self.batch_sampler, self.dataset)
 
     def _contradictions(self) -> Iterator[str]:
         """Yield a message for each number out of range, and for arguments that exclude each other."""
@@ -301,17 +299,3 @@ _NEED_WORKERS = {
     "persistent_workers": "option needs num_workers > 0",
     "multiprocessing_context": "can only be used with multi-process loading (num_workers > 0)",
 }
-
-
-def _check_covered(sampler: Any, dataset: Any) -> None:
-    """Refuse a sampler that was given weights, lengths or keys for more or fewer samples than there are.
-
-    Another sampler may contain it.
-    """
-    inner: Any = chain_of(sampler)[-1] if sampler is not None else None
-    covered = inner._covered if isinstance(inner, Sampler) else None
-    if covered is not None and hasattr(dataset, "__len__") and covered != len(dataset):
-        raise ValueError(
-            f"DataLoader: {type(inner).__name__} needs one weight, length or key per sample, but has"
-            f" {covered} for {len(dataset)} samples"
-        )

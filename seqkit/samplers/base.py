@@ -15,13 +15,12 @@ from itertools import islice
 from typing import Any
 
 from ..core.arguments import int_at_least
-from ..core.chaining import facts_as_html
 from ..core.errors import brief
 from ..core.indices import Unsized
 from ..core.randomness import as_seed
 from ..core.set_epoch import has_method, listeners
 from ..core.source import as_view
-from ..core.view import Ordered, View, is_measured, only_selects
+from ..core.view import Ordered, View
 
 __all__ = [
     "Sampler",
@@ -33,8 +32,6 @@ __all__ = [
     "state_of",
     "whole_order",
 ]
-
-_MOST_INDICES = 8  # shown in notebooks
 
 
 class Sampler(Ordered, Iterable[Any]):
@@ -54,7 +51,6 @@ class Sampler(Ordered, Iterable[Any]):
     """
 
     _epoch = 0  # also of a subclass whose `__init__` does not call this class
-    _covered: int | None = None  # the number of samples, if it was given a value for each of them
     _counts = True  # False: iterating shows the next epoch of a loader, and does not count as one
 
     # A subclass may define a property or, where the order never changes, an attribute.
@@ -85,6 +81,11 @@ class Sampler(Ordered, Iterable[Any]):
         self._epoch = int_at_least(epoch, f"{type(self).__name__}: epoch", 0)
 
     def __iter__(self) -> Iterator[Any]:
+        # PyTorch calls `iter` twice in each epoch that has workers, so the epoch begins at the first `next`.
+        yield from self._begin()
+
+    def _begin(self) -> Iterator[Any]:
+        """Begin an epoch and count it. Return its keys."""
         epoch = self.epoch
         keys = self._draw(epoch)  # before the number changes, on which the order of a subclass may depend
         self._epoch = epoch + self._counts
@@ -114,18 +115,6 @@ class Sampler(Ordered, Iterable[Any]):
             pass  # it has none, or its data source fails
         shown += [f"epoch={self.epoch}"] * (self.epoch > 0)
         return f"{type(self).__name__}({', '.join(shown)})"
-
-    _repr_html_ = facts_as_html
-
-    def _facts(self) -> tuple[str, list[tuple[str, str]]]:
-        """Return the arguments, the length, and the first indices if the order is known by arithmetic."""
-        name, _, arguments = repr(self).partition("(")
-        order = self.at_epoch(self.epoch)
-        facts = [("arguments", arguments.removesuffix(")"))]
-        if order is None or not only_selects(order) or not is_measured(order):
-            return name, facts  # to find the order may read items
-        shown = [*map(brief, order.head(_MOST_INDICES)), *["…"] * (order._n > _MOST_INDICES)]
-        return name, [*facts, (f"epoch {self.epoch} reads", ", ".join(shown))]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the sampler besides its arguments, as a dict for JSON.
@@ -240,7 +229,10 @@ def draw(sampler: Any, epoch: int, start: int = 0) -> Iterator[Any]:
     """
     epoch = sampler.epoch if isinstance(sampler, Sampler) else epoch
     order = order_of(sampler, epoch) if start else None
-    keys = iter(sampler.at_epoch(epoch) if isinstance(sampler, View) else sampler)
+    if type(sampler).__iter__ is Sampler.__iter__:
+        keys = sampler._begin()
+    else:
+        keys = iter(sampler.at_epoch(epoch) if isinstance(sampler, View) else sampler)
     return islice(keys, start, None) if order is None else iter(order[start:])
 
 

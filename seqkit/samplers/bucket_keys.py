@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..core.arguments import check_callable, number_at_least, positive_int
-from .lengths import LengthArray, as_lengths, key_of_row
+from ..core.arguments import number_at_least, positive_int
+from .keys import LengthArray, key_of_row
 
-__all__ = [
-    "ConstWidthBucket",
-    "ExpWidthBucket",
-    "LinearWidthBucket",
-    "as_bucket_keys",
-    "keys_of_scheme",
-    "smallest_fitting",
-]
+__all__ = ["ConstWidthBucket", "ExpWidthBucket", "LinearWidthBucket", "smallest_fitting"]
 
-Numbers = npt.NDArray[np.int64]
+Numbers = npt.NDArray[Any]
 
 
 class BucketScheme:
@@ -38,29 +30,21 @@ class BucketScheme:
         num_buckets : int
             Number of buckets (1 or more).
         """
-        num_buckets = positive_int(num_buckets, f"{type(self).__name__}: num_buckets")
-        if isinstance(max_lengths, tuple):
-            ends = [
-                self._ends(most, least, num_buckets)
-                for most, least in zip(max_lengths, min_lengths, strict=True)
-            ]
-            return list(dict.fromkeys(zip(*ends, strict=True)))
-        return list(dict.fromkeys(self._ends(max_lengths, min_lengths, num_buckets)))
-
-    def _ends(self, most: float, least: float, count: int) -> list[float]:
-        is_whole = isinstance(most, int) and isinstance(least, int)
-        ends = self._exact(most, least, np.arange(1, count + 1), int(is_whole))
+        count = positive_int(num_buckets, f"{type(self).__name__}: num_buckets")
+        most, least = np.atleast_1d(max_lengths, min_lengths)
+        dtype = np.result_type(most, least)
+        is_whole = dtype.kind in "iu"
+        ends = self._exact(most, least, np.arange(1, count + 1)[:, None], count, int(is_whole))
         ends[-1] = most
         ascending = np.maximum.accumulate(np.clip(np.rint(ends) if is_whole else ends, least, most))
-        found: list[float] = (ascending.astype(np.int64) if is_whole else ascending).tolist()
-        return found
+        return list(dict.fromkeys(map(key_of_row, ascending.astype(dtype))))
 
-    def _exact(self, most: float, least: float, numbers: Numbers, unit: int) -> npt.NDArray[np.float64]:
+    def _exact(self, most: Numbers, least: Numbers, numbers: Numbers, count: int, unit: int) -> Numbers:
         """Return the ends of the buckets with these numbers, counted from 1.
 
         `unit` is the distance between two neighbouring lengths: 1 for ints, 0 for floats.
         """
-        raise NotImplementedError(f"{type(self).__name__} must define _exact(most, least, numbers, unit)")
+        raise NotImplementedError(f"{type(self).__name__} must define _exact(most, least, numbers, …)")
 
 
 class ConstWidthBucket(BucketScheme):
@@ -77,9 +61,9 @@ class ConstWidthBucket(BucketScheme):
     ([25, 50, 75, 100], [(5, 2), (10, 4)])
     """
 
-    def _exact(self, most: float, least: float, numbers: Numbers, unit: int) -> npt.NDArray[np.float64]:
-        width = max((1 + most - least) // len(numbers), 1) if unit else (most - least) / len(numbers)
-        return most - width * (len(numbers) - numbers).astype(np.float64)
+    def _exact(self, most: Numbers, least: Numbers, numbers: Numbers, count: int, unit: int) -> Numbers:
+        width = np.maximum((1 + most - least) // count, 1) if unit else (most - least) / count
+        return np.asarray(most - width * (count - numbers.astype(np.float64)))
 
 
 class LinearWidthBucket(BucketScheme):
@@ -96,10 +80,9 @@ class LinearWidthBucket(BucketScheme):
     [12, 32, 61, 100]
     """
 
-    def _exact(self, most: float, least: float, numbers: Numbers, unit: int) -> npt.NDArray[np.float64]:
-        count = len(numbers)
+    def _exact(self, most: Numbers, least: Numbers, numbers: Numbers, count: int, unit: int) -> Numbers:
         growth = 2 * (most - least - unit * count) / (count * (count + 1))
-        return least + growth * numbers * (numbers + 1) / 2 + unit * numbers
+        return np.asarray(least + growth * numbers * (numbers + 1) / 2 + unit * numbers)
 
 
 class ExpWidthBucket(BucketScheme):
@@ -130,33 +113,13 @@ class ExpWidthBucket(BucketScheme):
     def __init__(self, bucket_len_step: float = 1.1) -> None:
         self.bucket_len_step = number_at_least(bucket_len_step, "ExpWidthBucket: bucket_len_step", 1)
 
-    def _exact(self, most: float, least: float, numbers: Numbers, unit: int) -> npt.NDArray[np.float64]:
-        count = len(numbers)
+    def _exact(self, most: Numbers, least: Numbers, numbers: Numbers, count: int, unit: int) -> Numbers:
         growth = np.log(self.bucket_len_step)
         if growth == 0:
-            return least + (most - least) * numbers / count
+            return np.asarray(least + (most - least) * numbers / count)
         # (step**i - 1) / (step**count - 1), with powers that cannot overflow.
         shorter = np.expm1(-growth * numbers) / np.expm1(-growth * count)
         return np.asarray(least + (most - least) * np.exp(growth * (numbers - count)) * shorter)
-
-
-def as_bucket_keys(bucket_keys: Any, lengths: LengthArray) -> LengthArray:
-    """Return the keys of buckets, ascending, each once."""
-    keys = as_lengths(bucket_keys, "FixedBucketSampler: bucket_keys")
-    if len(lengths) and len(keys) and keys.shape[1] != lengths.shape[1]:
-        raise ValueError(
-            f"FixedBucketSampler: bucket_keys must have {lengths.shape[1]} number(s) each, as lengths have,"
-            f" got {reprlib.repr(bucket_keys)}"
-        )
-    return np.unique(keys, axis=0)
-
-
-def keys_of_scheme(lengths: LengthArray, scheme: Callable[[Any, Any, int], Any], num_buckets: Any) -> Any:
-    num_buckets = positive_int(num_buckets, "FixedBucketSampler: num_buckets")
-    check_callable(scheme, "FixedBucketSampler: bucket_scheme")
-    if not len(lengths):
-        return []
-    return scheme(key_of_row(lengths.max(axis=0)), key_of_row(lengths.min(axis=0)), num_buckets)
 
 
 def smallest_fitting(lengths: LengthArray, keys: LengthArray) -> LengthArray:

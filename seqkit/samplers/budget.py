@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import numpy as np
 
 from ..core.arguments import as_flag, number_at_least, optional_number, positive_int
+from ..core.indices import IndexArray
 from ..core.plain import plain
-from ..core.source import Source, as_view, view
+from ..core.source import as_view, view
 from ..core.view import View
 from ..views.batch import batch
 from ..views.gather import gather
 from ..views.shuffle import shuffle
 from ..views.smap import smap
 from ..views.split import split
+from .distributed import world_of
 from .grouped import GroupedBatches, LastGroup
-from .keys import as_key
-from .lengths import as_lengths
+from .keys import as_key, as_lengths
 from .nested import NestedSampler
 from .random_order import in_blocks
 
@@ -94,23 +94,14 @@ class TokenBudgetBatchSampler(GroupedBatches):
         seed: int | None = None,
     ) -> None:
         super().__init__(seed, num_shards, last_group)
-        self.max_tokens, self.max_samples = _as_limits(max_tokens, max_samples, "TokenBudgetBatchSampler")
-        self.multiple = positive_int(multiple, "TokenBudgetBatchSampler: multiple")
+        self._budget = Budget("TokenBudgetBatchSampler", max_tokens, max_samples, oversize, multiple)
+        self.max_tokens, self.max_samples, self.multiple = max_tokens, max_samples, multiple
         self.sort = as_flag(sort, "TokenBudgetBatchSampler: sort")
         self.shuffle = as_flag(shuffle, "TokenBudgetBatchSampler: shuffle")
         self._lengths = as_lengths(lengths, "TokenBudgetBatchSampler: lengths").max(axis=1)
-        self._covered = len(self._lengths)
-        if _as_oversize(oversize, "TokenBudgetBatchSampler") == "error":
-            self._check_sizes()
-        in_order = np.sort(self._lengths) if self.sort else self._lengths
-        groups = _groups(enumerate(in_order.tolist()), self.max_tokens, self.max_samples, self.multiple)
-        self._edges = np.cumsum([0, *map(len, groups)])
-
-    def _check_sizes(self) -> None:
-        too_long = self._lengths > self.max_tokens
-        if too_long.any():
-            sample = int(too_long.argmax())
-            raise _too_long(self, self._lengths[sample], f"sample {sample}")
+        samples = np.argsort(self._lengths, kind="stable") if self.sort else np.arange(len(self._lengths))
+        keys = zip(samples.tolist(), self._lengths[samples].tolist(), strict=True)
+        self._edges = np.cumsum([0, *map(len, self._budget.groups(keys))])
 
     @property
     def batches(self) -> View[list[int]]:
@@ -126,11 +117,10 @@ class TokenBudgetBatchSampler(GroupedBatches):
         batches = smap(list, split(samples, np.stack([self._edges[:-1], self._edges[1:]], axis=1)))
         return shuffle(batches, self.seed, name="batches") if self.shuffle else batches
 
-    def _sorted(self, rng: np.random.Generator, count: int) -> list[int]:
+    def _sorted(self, rng: np.random.Generator, count: int) -> IndexArray:
         """Return all samples in ascending length, those of one length in random order."""
         drawn = rng.permutation(count)
-        order: list[int] = drawn[np.argsort(self._lengths[drawn], kind="stable")].tolist()
-        return order
+        return drawn[np.argsort(self._lengths[drawn], kind="stable")]
 
 
 class BudgetBatchSampler(NestedSampler):
@@ -159,13 +149,14 @@ class BudgetBatchSampler(NestedSampler):
         If `sampler` is not iterable, `lengths` can neither be indexed nor called, or a limit has the wrong
         type. While it is read, if a length is not a number.
     ValueError
-        If a limit is out of range, there is none, or `oversize` is unknown. While it is read, if a length is
-        negative or NaN.
+        If a limit is out of range, there is none, `oversize` is unknown, or `sampler` is the share of one of
+        several processes. While it is read, if a length is negative or NaN.
 
     Notes
     -----
     It has no length, because the keys determine where a batch ends. `TokenBudgetBatchSampler` knows all
-    lengths in advance, sorts by them, and has a length. Modelled on ``BoundedBudgetSampler`` of GluonNLP.
+    lengths in advance, sorts by them, and has a length. To divide batches between processes, wrap it in
+    `ShardedSampler`. Modelled on ``BoundedBudgetSampler`` of GluonNLP.
 
     Examples
     --------
@@ -185,82 +176,86 @@ class BudgetBatchSampler(NestedSampler):
         oversize: Literal["error", "alone"] = "error",
     ) -> None:
         super().__init__(sampler)
+        if world_of(sampler) > 1:
+            raise ValueError(
+                "BudgetBatchSampler: sampler is the share of one of several processes, which would have"
+                " different numbers of batches. Share the batches instead:"
+                " ShardedSampler(BudgetBatchSampler(sampler, lengths, …), num_replicas, rank, even='pad')"
+            )
         if not callable(lengths) and not hasattr(lengths, "__getitem__"):
             raise TypeError(
                 f"BudgetBatchSampler: lengths must be a sequence, a mapping or a function, got {lengths!r}"
             )
         self.lengths = lengths
-        self.max_tokens, self.max_samples = _as_limits(max_tokens, max_samples, "BudgetBatchSampler")
-        self.oversize = _as_oversize(oversize, "BudgetBatchSampler")
+        self.max_tokens, self.max_samples = max_tokens, max_samples
+        self._budget = Budget("BudgetBatchSampler", max_tokens, max_samples, oversize)
 
     def at_epoch(self, epoch: int) -> None:
         """Return None: the sampler must be iterated to find out where batches end."""
 
     def _drawn(self, keys: Iterator[Any]) -> Iterator[list[Any]]:
-        return _groups(self._with_lengths(keys), self.max_tokens, self.max_samples)
+        return self._budget.groups(self._with_lengths(keys))
 
     def _with_lengths(self, keys: Iterator[Any]) -> Iterator[tuple[Any, float]]:
-        length_at = _lookup(self.lengths)
-        for key in map(partial(as_key, "BudgetBatchSampler: keys"), keys):
-            length = number_at_least(length_at(key), "BudgetBatchSampler: lengths", 0)
+        lengths = self.lengths
+        if not callable(lengths) and not isinstance(lengths, Mapping):
+            lengths = as_view(lengths, "BudgetBatchSampler: lengths")
+        length_of = lengths if callable(lengths) else lengths.__getitem__
+        for key in keys:
+            key = as_key("BudgetBatchSampler: keys", key)
+            yield key, number_at_least(length_of(key), "BudgetBatchSampler: lengths", 0)
+
+
+class Budget:
+    """The limits of a batch, and how successive keys are grouped within them."""
+
+    def __init__(
+        self, who: str, max_tokens: float | None, max_samples: int | None, oversize: str, multiple: int = 1
+    ) -> None:
+        if max_tokens is None and max_samples is None:
+            raise ValueError(f"{who}: max_tokens or max_samples must be given")
+        optional_number(max_tokens, f"{who}: max_tokens", "tokens or seconds")
+        if oversize not in ("error", "alone"):
+            raise ValueError(f"{who}: oversize must be 'error' or 'alone', got {oversize!r}")
+        self.who = who
+        self.max_tokens = math.inf if max_tokens is None else plain(max_tokens)
+        self.max_samples: float = math.inf
+        if max_samples is not None:
+            self.max_samples = positive_int(max_samples, f"{who}: max_samples")
+        self.oversize = oversize
+        self.multiple = positive_int(multiple, f"{who}: multiple")
+
+    def groups(self, keys: Iterable[tuple[Any, float]]) -> Iterator[list[Any]]:
+        """Group successive keys, as many as fit. Each key comes with its length.
+
+        Above `multiple` keys, a group has a multiple of them. The rest begins the next group.
+
+        >>> budget = Budget("test", max_tokens=18, max_samples=9, oversize="error")
+        >>> list(budget.groups(zip("abcde", [3, 9, 2, 8, 4])))
+        [['a', 'b'], ['c', 'd'], ['e']]
+        """
+        group: list[Any] = []
+        lengths: list[float] = []
+        longest = 0.0
+        for key, length in keys:
             if length > self.max_tokens and self.oversize == "error":
-                raise _too_long(self, length, f"key {key!r}")
-            yield key, length
-
-
-def _groups(
-    keys: Iterable[tuple[Any, float]], max_tokens: float, max_samples: float, multiple: int = 1
-) -> Iterator[list[Any]]:
-    """Group successive keys, as many as fit into a budget. Each key comes with its length.
-
-    Above `multiple` keys, a group has a multiple of them. The rest begins the next group.
-
-    >>> list(_groups(zip("abcde", [3, 9, 2, 8, 4]), max_tokens=18, max_samples=9))
-    [['a', 'b'], ['c', 'd'], ['e']]
-    """
-    group: list[Any] = []
-    lengths: list[float] = []
-    longest = 0.0
-    for key, length in keys:
-        longest = max(longest, length)
-        while group and (len(group) == max_samples or (len(group) + 1) * longest > max_tokens):
-            count = len(group) // multiple * multiple or len(group)
+                raise ValueError(
+                    f"{self.who}: lengths must be at most max_tokens={self.max_tokens}, got {length} for"
+                    f" sample {key!r}. With oversize='alone' such a sample is a batch of its own."
+                )
+            longest = max(longest, length)
+            while group and (len(group) == self.max_samples or (len(group) + 1) * longest > self.max_tokens):
+                count = self._whole(group)
+                yield group[:count]
+                group, lengths = group[count:], lengths[count:]
+                longest = max([*lengths, length])
+            group.append(key)
+            lengths.append(length)
+        while group:
+            count = self._whole(group)
             yield group[:count]
-            group, lengths = group[count:], lengths[count:]
-            longest = max([*lengths, length])
-        group.append(key)
-        lengths.append(length)
-    while group:
-        count = len(group) // multiple * multiple or len(group)
-        yield group[:count]
-        group = group[count:]
+            group = group[count:]
 
-
-def _lookup(lengths: Any) -> Callable[[Any], Any]:
-    """Return the function that finds the length of a key."""
-    if not callable(lengths):
-        source = None if isinstance(lengths, Mapping) else as_view(lengths, "BudgetBatchSampler: lengths")
-        table = lengths if source is None else source._data if isinstance(source, Source) else source
-        lengths = table.__getitem__
-    return lengths  # type: ignore[no-any-return]
-
-
-def _as_limits(max_tokens: Any, max_samples: Any, who: str) -> tuple[float, float]:
-    if max_tokens is None and max_samples is None:
-        raise ValueError(f"{who}: max_tokens or max_samples must be given")
-    optional_number(max_tokens, f"{who}: max_tokens", "tokens or seconds")
-    samples = math.inf if max_samples is None else positive_int(max_samples, f"{who}: max_samples")
-    return math.inf if max_tokens is None else plain(max_tokens), samples
-
-
-def _too_long(sampler: Any, length: float, sample: str) -> ValueError:
-    return ValueError(
-        f"{type(sampler).__name__}: lengths must be at most max_tokens={sampler.max_tokens}, got {length} for"
-        f" {sample}; oversize='alone' gives such samples batches of their own"
-    )
-
-
-def _as_oversize(oversize: Any, who: str) -> str:
-    if oversize not in ("error", "alone"):
-        raise ValueError(f"{who}: oversize must be 'error' or 'alone', got {oversize!r}")
-    return str(oversize)
+    def _whole(self, group: list[Any]) -> int:
+        """Return how many keys of a group make a batch."""
+        return len(group) // self.multiple * self.multiple or len(group)

@@ -8,13 +8,13 @@ from typing import Any
 from ..core.arguments import as_bool, as_flag, int_at_least, positive_int
 from ..core.processes import process_group
 from ..core.source import view
-from ..core.view import View
-from ..views.shard import Even, as_even, as_rank, shard
+from ..core.view import View, walk
+from ..views.shard import Even, Shard, as_even, as_rank, shard
 from ..views.shuffle import shuffle
-from .base import Sampler, SeededSampler
+from .base import Sampler, SeededSampler, chain_of
 from .keys import sample_count
 
-__all__ = ["DistributedSampler", "Share", "as_place"]
+__all__ = ["DistributedSampler", "Share", "as_place", "world_of"]
 
 
 class Share(Sampler):
@@ -217,3 +217,16 @@ def as_place(num_replicas: Any, rank: Any, who: str) -> tuple[int, int]:
         rank = group.get_rank() if rank is None else rank
     num_replicas = positive_int(num_replicas, f"{who}: num_replicas")
     return num_replicas, as_rank(rank, num_replicas, who, "num_replicas")
+
+
+def world_of(sampler: Any) -> int:
+    """Return the number of processes that share the keys of a sampler. It is 1 if they are not shared.
+
+    >>> world_of(DistributedSampler(9, 2, 0)), world_of(shard("abc", 0, 3)), world_of([2, 1])
+    (2, 3, 1)
+    """
+    chain = chain_of(sampler)
+    shares = [one.num_replicas for one in chain if isinstance(one, Share)]
+    if chain and isinstance(chain[-1], View):
+        shares += [node._world_size for node in walk(chain[-1]) if isinstance(node, Shard)]
+    return max(shares, default=1)

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
-from ..core.arguments import as_batch_size, as_flag, as_last, number_at_least
-from ..core.indices import IndexArray, Indices, as_array, as_slice
-from ..core.once import cached
+from ..core.arguments import (
+    as_batch_size,
+    as_flag,
+    as_last,
+    check_callable,
+    number_at_least,
+    positive_int,
+)
+from ..core.indices import IndexArray
 from ..core.plain import plain
 from ..core.view import View
 from ..views.batch import batch
 from ..views.concatenate import concatenate
 from ..views.gather import gather
 from ..views.shuffle import shuffle
-from .bucket_keys import ConstWidthBucket, as_bucket_keys, keys_of_scheme, smallest_fitting
+from .bucket_keys import ConstWidthBucket, smallest_fitting
 from .grouped import GroupedBatches, LastGroup
-from .lengths import Key, LengthArray, as_lengths, key_of_row
+from .keys import Key, LengthArray, as_lengths, key_of_row
+from .random_order import in_blocks
 
 __all__ = ["FixedBucketSampler"]
 
 Last = Literal["keep", "discard"]
+Scheme = Callable[[Any, Any, int], list[Any]]
 
 
 class FixedBucketSampler(GroupedBatches):
@@ -72,15 +81,15 @@ class FixedBucketSampler(GroupedBatches):
     Raises
     ------
     TypeError
-        If lengths or keys are not numbers, an argument has the wrong type, `batch_sizes` is not a mapping, or
-        `bucket_scheme` is not callable.
+        If lengths or keys are not numbers, or an argument has the wrong type.
     ValueError
-        If a number is out of range, a sample fits no bucket, or a flag is not a bool.
+        If a number is out of range, a sample fits no bucket, a flag is not a bool, or `ratio` enlarges no
+        batch.
 
     Notes
     -----
-    8 bytes per sample, and as much again while an epoch is read with ``shuffle=True``. Modelled on
-    ``FixedBucketSampler`` of GluonNLP.
+    8 bytes per sample, and with ``shuffle=True`` a list of the samples of each bucket that is being read.
+    Modelled on ``FixedBucketSampler`` of GluonNLP.
 
     Examples
     --------
@@ -103,7 +112,7 @@ class FixedBucketSampler(GroupedBatches):
         shuffle: bool = False,
         use_average_length: bool = False,
         num_shards: int = 0,
-        bucket_scheme: Callable[[Any, Any, int], Any] | None = None,
+        bucket_scheme: Scheme | None = None,
         *,
         batch_sizes: Mapping[Any, int] | None = None,
         last: Last = "keep",
@@ -123,17 +132,32 @@ class FixedBucketSampler(GroupedBatches):
         self.last: Last = as_last(last, "FixedBucketSampler: last", allowed=("keep", "discard"))
         table = as_lengths(lengths, "FixedBucketSampler: lengths")
         if bucket_keys is None:
-            scheme = ConstWidthBucket() if bucket_scheme is None else bucket_scheme
-            bucket_keys = keys_of_scheme(table, scheme, num_buckets)
-        if batch_sizes is not None and not isinstance(batch_sizes, Mapping):
-            raise TypeError(
-                f"FixedBucketSampler: batch_sizes must be a mapping of bucket keys to ints or None, got"
-                f" {batch_sizes!r}"
+            bucket_keys = self._keys_of_scheme(table, num_buckets, bucket_scheme)
+        keys = as_lengths(bucket_keys, "FixedBucketSampler: bucket_keys")
+        if len(table) and len(keys) and keys.shape[1] != table.shape[1]:
+            raise ValueError(
+                f"FixedBucketSampler: bucket_keys must have {table.shape[1]} number(s) each, as lengths have,"
+                f" got {reprlib.repr(bucket_keys)}"
             )
-        self._num_samples = self._covered = len(table)
-        self._buckets = self._filled(table, as_bucket_keys(bucket_keys, table), batch_sizes or {})
+        self._num_samples = len(table)
+        self._buckets = self._filled(table, np.unique(keys, axis=0), dict(batch_sizes or {}))
+        if self.ratio and len(self._buckets) > 1 and {*self.batch_sizes.values()} == {self.batch_size}:
+            raise ValueError(
+                f"FixedBucketSampler: ratio={ratio} has no effect. Each bucket has batches of"
+                f" batch_size={batch_size}, because its key is not far enough below the greatest key. Pass a"
+                " larger ratio or more buckets, or leave out ratio."
+            )
 
-    def _filled(self, table: LengthArray, keys: LengthArray, sizes: Mapping[Any, int]) -> list[_Bucket]:
+    def _keys_of_scheme(self, table: LengthArray, num_buckets: int, scheme: Scheme | None) -> list[Any]:
+        """Return the keys that a scheme chooses."""
+        num_buckets = positive_int(num_buckets, "FixedBucketSampler: num_buckets")
+        scheme = ConstWidthBucket() if scheme is None else scheme
+        check_callable(scheme, "FixedBucketSampler: bucket_scheme")
+        if not len(table):
+            return []
+        return scheme(key_of_row(table.max(axis=0)), key_of_row(table.min(axis=0)), num_buckets)
+
+    def _filled(self, table: LengthArray, keys: LengthArray, sizes: dict[Any, int]) -> list[_Bucket]:
         """Return the buckets that are not empty, the greatest key first."""
         names = [key_of_row(key) for key in keys]
         sizes = {plain(key): size for key, size in sizes.items()}
@@ -143,16 +167,16 @@ class FixedBucketSampler(GroupedBatches):
                 f" {reprlib.repr(names)}"
             )
         fitting = smallest_fitting(table, keys)
+        greatest = keys[fitting].sum(axis=1).max(initial=0)
         by_bucket = np.argsort(fitting, kind="stable")
         filled, starts = np.unique(fitting[by_bucket], return_index=True)
-        greatest = keys[filled].sum(axis=1).max(initial=0)
         buckets = []
         for number, ids in zip(filled.tolist(), np.split(by_bucket, starts)[1:], strict=True):
-            key = names[number]
-            size = sizes.get(key)
+            size = sizes.get(names[number])
             if size is None:
                 size = self._rule(keys[number].sum(), greatest, table[ids])
-            buckets.append(_Bucket(key, ids, as_batch_size(size, "FixedBucketSampler: batch_sizes")))
+            size = as_batch_size(size, "FixedBucketSampler: batch_sizes")
+            buckets.append(_Bucket(names[number], ids, size))
         return buckets[::-1]
 
     def _rule(self, width: float, greatest: float, lengths: LengthArray) -> int:
@@ -192,36 +216,13 @@ class FixedBucketSampler(GroupedBatches):
     def _samples(self, bucket: _Bucket) -> View[int]:
         """Return the samples of a bucket in an epoch as a view."""
         if self.shuffle:
-            return Evaluated(shuffle(bucket.ids, self.seed, name=f"bucket {bucket.key}"))
+            n = len(bucket.ids)
+            return in_blocks(partial(_shuffled, bucket.ids), n, self.seed, f"bucket {bucket.key}", n)
         return gather(range(self._num_samples), bucket.ids)
 
 
-class Evaluated(View[int]):
-    """The view of the ints of a shuffled array, which is evaluated whole at the first read, and kept.
-
-    A long permutation is evaluated in blocks, and only the last block is kept. Batches in random order would
-    evaluate a block each.
-    """
-
-    def __init__(self, source: View[int]) -> None:
-        super().__init__((source,))
-
-    @cached
-    def _values(self) -> IndexArray:
-        return np.asarray(self._sources[0]._getmany(range(len(self))))
-
-    def _get(self, i: int) -> int:
-        return int(self._values[i])
-
-    def _getmany(self, indices: Indices) -> Sequence[int]:
-        where = as_slice(indices) if isinstance(indices, range) else as_array(indices)
-        return self._values[where].tolist()  # type: ignore[no-any-return]
-
-    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[int]:
-        return Evaluated(sources[0])
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Evaluated, self._sources  # without the values
+def _shuffled(ids: IndexArray, rng: np.random.Generator, count: int) -> IndexArray:
+    return rng.permutation(ids)
 
 
 @dataclass(frozen=True)

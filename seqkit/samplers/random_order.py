@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..core.arguments import as_bool, optional_int
+from ..core.indices import IndexArray
 from ..core.view import View
 from ..stores.add_cache.add_cache import add_cache
 from ..views.epochs import epochs
@@ -134,24 +135,23 @@ class SubsetRandomSampler(SeededSampler):
         return shuffle(keys_of(self.indices, "SubsetRandomSampler: indices"), self.seed)
 
 
-def _uniform(n: int, rng: np.random.Generator, count: int) -> list[int]:
+def _uniform(n: int, rng: np.random.Generator, count: int) -> IndexArray:
     """Draw with replacement from ``range(n)``."""
-    drawn: list[int] = rng.integers(n, size=count).tolist()
-    return drawn
+    return rng.integers(n, size=count)
 
 
-Draw = Callable[[np.random.Generator, int], Sequence[int]]
+Draw = Callable[[np.random.Generator, int], IndexArray]
 
 
 def in_blocks(draw: Draw, total: int, seed: int, name: str, size: int = 1024) -> View[int]:
     """Return the view of `total` random draws. ``draw(rng, count)`` makes them in blocks of `size`.
 
-    >>> list(in_blocks(lambda rng, count: [count] * count, 5, seed=0, name="x", size=2))
+    >>> list(in_blocks(lambda rng, count: np.full(count, count), 5, seed=0, name="x", size=2))
     [2, 2, 2, 2, 1]
     """
     blocks = random_map(partial(_block, draw, total, size), range(-(-total // size)), seed, name=name)
     return unbatch(add_cache(blocks, 1), size, total % size)
 
 
-def _block(draw: Draw, total: int, size: int, number: int, rng: np.random.Generator) -> Sequence[int]:
-    return draw(rng, min(size, total - number * size))
+def _block(draw: Draw, total: int, size: int, number: int, rng: np.random.Generator) -> list[int]:
+    return draw(rng, min(size, total - number * size)).tolist()  # type: ignore[no-any-return]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Any
-
 import numpy as np
 
 from ..core.arguments import as_flag
@@ -52,7 +49,6 @@ class SortedSampler(Sampler):
         comparable = as_sort_keys(keys, "SortedSampler: keys")
         self.reverse = as_flag(reverse, "SortedSampler: reverse")
         self._indices = sort_order(comparable, self.reverse)
-        self._covered = len(self._indices)
 
     @property
     def order(self) -> View[int]:
@@ -63,30 +59,19 @@ class SortedSampler(Sampler):
 def as_sort_keys(keys: Order, who: str) -> Order:
     """Return keys that compare, by position: an array of numbers or texts, or a list of plain values.
 
-    >>> as_sort_keys([2, 0.5], "SortedSampler: keys"), as_sort_keys([0.5], "SortedSampler: keys")
-    ([2, 0.5], array([0.5]))
+    >>> as_sort_keys(["b", "a"], "SortedSampler: keys"), as_sort_keys([2, 0.5], "SortedSampler: keys")
+    (['b', 'a'], array([2. , 0.5]))
     """
     check_sequence(keys, who)
-    if type(keys) is np.ndarray and keys.ndim == 1 and not keys.dtype.hasobject:
-        return keys
-    if hasattr(keys, "tolist") and getattr(keys, "ndim", 1) > 1:
-        return list(keys.tolist())  # rows compare as lists
+    if type(keys) is np.ndarray and not keys.dtype.hasobject:
+        return keys if keys.ndim == 1 else keys.tolist()  # rows compare as lists
     values = values_of(keys, who)
-    kinds = set(map(type, values))
-    if kinds <= {int, bool, str}:
-        return values  # nothing is missing, and a look at each takes long
-    if kinds == {float} or (kinds <= {float, int, bool} and any(map(_is_missing, values))):
-        return np.array(values, np.float64)
-    for i, value in enumerate(values):
-        if _is_missing(value):
-            raise TypeError(f"{who} must compare, got {value!r} at position {i}. Fill in what is missing.")
+    if set(map(type, values)) <= {bool, int, float}:
+        return np.array(values)  # sorts NaN behind all numbers
+    for position, value in enumerate(values):
+        if value is None or value != value:
+            raise TypeError(f"{who} must compare, got {value!r} at position {position}. Fill in a value.")
     return values
-
-
-def _is_missing(value: Any) -> bool:
-    """Is a value None, or a NaN, NaT or NA, which compare with nothing?"""
-    not_available = getattr(sys.modules.get("pandas"), "NA", None)
-    return value is None or value is not_available or bool(value != value)
 
 
 def sort_order(keys: Order, reverse: bool) -> IndexArray:

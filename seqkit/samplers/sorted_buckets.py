@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from ..core.arguments import as_batch_size, as_flag, number_at_least
-from ..core.plain import plain
 from ..core.source import view
 from ..core.view import View
 from ..stores.add_cache.add_cache import add_cache
@@ -28,8 +27,8 @@ class SortedBucketSampler(GroupedBatches):
     Parameters
     ----------
     sort_keys : sequence or one-dimensional array
-        One key per sample, of any type that compares with ``<``, read by position. A view is read when its
-        runs are sorted, other keys now.
+        One key per sample, of any type that compares with ``<``. They are read once, at construction, by
+        position.
     batch_size : int
         Samples per batch (1 or more).
     mult : float
@@ -78,11 +77,7 @@ class SortedBucketSampler(GroupedBatches):
         seed: int | None = None,
     ) -> None:
         super().__init__(seed, num_shards, last_group)
-        # A view may compute its keys, so each run reads its own.
-        is_lazy = isinstance(sort_keys, View)
-        who = "SortedBucketSampler: sort_keys"
-        self._keys = smap(plain, sort_keys) if is_lazy else as_sort_keys(sort_keys, who)
-        self._covered = len(sort_keys)
+        self._keys = as_sort_keys(sort_keys, "SortedBucketSampler: sort_keys")
         self.batch_size = as_batch_size(batch_size, "SortedBucketSampler")
         self.mult = number_at_least(mult, "SortedBucketSampler: mult", 1)
         self.reverse = as_flag(reverse, "SortedBucketSampler: reverse")
@@ -94,14 +89,11 @@ class SortedBucketSampler(GroupedBatches):
         """The batches of an epoch as a view."""
         samples: View[int] = view(range(len(self._keys)))
         if self.shuffle:
-            samples = shuffle(samples, self.seed)
-        runs = batch(samples, self._run)
+            runs = batch(shuffle(samples, self.seed), self._run)
+            cut = random_map(self._shuffled, runs, self.seed, name="runs")
+        else:
+            cut = smap(self._cut, batch(samples, self._run))
         # The batches of a run are cut, and kept, when the first of them is read.
-        cut = (
-            random_map(self._shuffled, runs, self.seed, name="runs")
-            if self.shuffle
-            else smap(self._cut, runs)
-        )
         last = -(-(len(samples) % self._run) // self.batch_size)
         return unbatch(add_cache(cut, 1), -(-self._run // self.batch_size), last)
 

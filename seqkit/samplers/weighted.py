@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.arguments import as_bool, positive_int
+from ..core.indices import IndexArray
 from ..core.view import View
 from .base import SeededSampler
-from .lengths import as_lengths
+from .keys import as_lengths
 from .random_order import in_blocks
 
 __all__ = ["WeightedRandomSampler"]
@@ -74,7 +75,6 @@ class WeightedRandomSampler(SeededSampler):
                 f" only {drawable} weights are above 0"
             )
         self.weights = table
-        self._covered = len(table)
 
     def __len__(self) -> int:
         return self.num_samples
@@ -101,20 +101,18 @@ def _as_weights(weights: Any) -> Floats:
     return table[:, 0].astype(np.float64)
 
 
-def _repeatedly(sums: Floats, rng: np.random.Generator, count: int) -> list[int]:
+def _repeatedly(sums: Floats, rng: np.random.Generator, count: int) -> IndexArray:
     """Draw with replacement: find where random numbers fall among the running sums of the weights."""
     # Rounding may make a point equal to the last sum. It stands for the last index that has a weight.
     points = np.minimum(rng.random(count) * sums[-1], np.nextafter(sums[-1], 0))
-    drawn: list[int] = np.searchsorted(sums, points, side="right").tolist()
-    return drawn
+    return np.asarray(np.searchsorted(sums, points, side="right"))
 
 
-def _once(weights: Floats, rng: np.random.Generator, count: int) -> list[int]:
+def _once(weights: Floats, rng: np.random.Generator, count: int) -> IndexArray:
     """Draw without replacement: the indices with the smallest exponential variates divided by the weight."""
     uniform = rng.random(len(weights))
     with np.errstate(divide="ignore", invalid="ignore"):
         # Logarithms, because quotients could overflow.
         arrivals = np.log(-np.log1p(-uniform)) - np.log(weights / weights.max())
     first = np.argpartition(arrivals, count - 1)[:count]
-    drawn: list[int] = first[np.argsort(arrivals[first], kind="stable")].tolist()
-    return drawn
+    return np.asarray(first[np.argsort(arrivals[first], kind="stable")])

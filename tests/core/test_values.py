@@ -17,7 +17,7 @@ import seqkit as sk
 from seqkit import samplers, sources
 from seqkit.core.plain import as_index, is_flag, plain
 from seqkit.core.values import by_position, values_of
-from seqkit.samplers.lengths import numbers_of
+from seqkit.samplers.keys import as_lengths
 
 from ..helpers import for_each
 
@@ -384,7 +384,7 @@ def test_a_flag_is_no_index(value: Any) -> None:
 
 @pytest.mark.parametrize("values", [iter([1.5]), [torch.tensor(1.5, requires_grad=True)]], ids=repr)
 def test_numbers_are_read_where_numpy_cannot(values: Any) -> None:
-    assert numbers_of(values, "x").tolist() == [1.5]
+    assert as_lengths(values, "x").tolist() == [[1.5]]
 
 
 def test_sequences_without_a_length_are_read_to_their_end() -> None:

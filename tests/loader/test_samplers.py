@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import chain, count, islice
 from typing import Any
 
@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit import samplers
 from seqkit.samplers import (
     BatchSampler,
     BudgetBatchSampler,
@@ -169,24 +168,6 @@ def test_a_data_set_without_batched_reads_may_say_so() -> None:
 
     assert plain(sk.DataLoader(Listed(), 2)) == [[0, 1], [2, 3]]
     assert plain(sk.DataLoader(Listed(), 2, sampler=[3, 1])) == [[3, 1]]
-
-
-PER_SAMPLE: dict[str, Callable[[], Any]] = {
-    "weights": lambda: BatchSampler(WeightedRandomSampler([1, 2, 3], 5), 2),
-    "lengths": lambda: FixedBucketSampler([1, 2, 3], 2),
-    "tokens": lambda: samplers.TokenBudgetBatchSampler([1, 2, 3], 4),
-    "sort keys": lambda: samplers.SortedBucketSampler([1, 2, 3], 2),
-    "keys": lambda: BatchSampler(samplers.SortedSampler([1, 2, 3]), 2),
-    "a share": lambda: ShardedSampler(FixedBucketSampler([1, 2, 3], 2), 1, 0),
-}
-
-
-@pytest.mark.parametrize("name", PER_SAMPLE)
-def test_a_weight_length_or_key_for_every_sample_is_needed(name: str) -> None:
-    for n in (2, 4, 60):
-        with pytest.raises(ValueError, match=f"one weight, length or key per sample, but has 3 for {n} samp"):
-            sk.DataLoader(range(n), batch_sampler=PER_SAMPLE[name]())
-    assert len(list(sk.DataLoader(range(3), batch_sampler=PER_SAMPLE[name]()))) > 0
 
 
 def test_threads_that_begin_at_once_read_different_epochs() -> None:
@@ -352,8 +333,6 @@ def test_the_length_of_a_resumed_share_is_that_of_the_rest() -> None:
     "nested",
     [
         lambda share: InfiniteSampler(share),
-        lambda share: BudgetBatchSampler(share, [1] * 40, 2),
-        lambda share: BatchSampler(BudgetBatchSampler(share, [1] * 40, 2), 2),
         lambda share: BatchSampler(share, 3, last="rollover"),
     ],
 )

@@ -12,17 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import seqkit as sk
-from seqkit.core.randomness import Permutation
 from seqkit.loader import DataLoader
 from seqkit.samplers import (
+    BatchSampler,
     BudgetBatchSampler,
     ConstWidthBucket,
+    DistributedSampler,
     ExpWidthBucket,
     FixedBucketSampler,
     LinearWidthBucket,
     ShardedSampler,
     SortedBucketSampler,
     TokenBudgetBatchSampler,
+    fixed_buckets,
 )
 
 from ..helpers import for_each
@@ -135,6 +137,16 @@ def test_short_buckets_have_larger_batches():
     assert pairs.batch_sizes == {(1, 3): 80, (30, 10): 8}
 
 
+def test_a_ratio_without_effect_is_refused():
+    with pytest.raises(ValueError, match=r"FixedBucketSampler: ratio=0\.5 has no effect"):
+        FixedBucketSampler([5, 9, 6], 8, bucket_keys=[6, 9], ratio=0.5)
+    with pytest.raises(ValueError, match=r"ratio=1 has no effect"):
+        FixedBucketSampler([1, 9], 8, bucket_keys=[1, 9], ratio=1, batch_sizes={1: 8})
+    assert FixedBucketSampler([5, 9, 6], 8, bucket_keys=[6, 9], ratio=1).batch_sizes == {6: 12, 9: 8}
+    assert len(FixedBucketSampler([5, 5, 5], 2, ratio=0.5)) == 2  # one bucket
+    assert len(FixedBucketSampler([], 2, ratio=0.5)) == 0
+
+
 def test_the_ratio_is_of_the_greatest_bucket_that_is_not_empty():
     sampler = FixedBucketSampler([1, 5], 8, bucket_keys=[1, 5, 1000], ratio=1)
     assert sampler.batch_sizes == {1: 40, 5: 8}
@@ -213,11 +225,6 @@ def test_no_samples_make_no_batches(keys):
         ({"use_average_length": 1}, ValueError, "use_average_length should be a boolean value"),
         ({"bucket_scheme": 5}, TypeError, "bucket_scheme must be callable, got 5"),
         ({"bucket_scheme": 0}, TypeError, "bucket_scheme must be callable, got 0"),
-        (
-            {"batch_sizes": 0},
-            TypeError,
-            "batch_sizes must be a mapping of bucket keys to ints or None, got 0",
-        ),
         ({"batch_sizes": {44: 2}}, ValueError, "batch_sizes must be for bucket keys, got 44"),
         ({"batch_sizes": {9: 0}}, ValueError, "batch_sizes: batch_size should be a positive integer value"),
         ({"last": "pad"}, ValueError, "last must be 'keep' or 'discard', got 'pad'"),
@@ -377,7 +384,7 @@ def test_a_batch_ends_only_where_the_next_sample_exceeds_the_budget(lengths, max
 @pytest.mark.parametrize("sort", [False, True])
 def test_an_oversize_sample_is_refused_or_alone(sort):
     lengths = [3, 50, 4, 60, 2, 2]
-    with pytest.raises(ValueError, match="at most max_tokens=12, got 50 for sample 1; oversize='alone'"):
+    with pytest.raises(ValueError, match=r"at most max_tokens=12, got 50 for sample 1\. With oversize"):
         TokenBudgetBatchSampler(lengths, 12, sort=sort)
     batches = list(TokenBudgetBatchSampler(lengths, 12, sort=sort, oversize="alone"))
     assert [1] in batches
@@ -442,21 +449,15 @@ def test_token_budget_batch_sampler_refuses_wrong_arguments(options, error, mess
 # -------------------------------------------------------------------- seconds, and samples of length 0
 
 
-def test_a_long_bucket_evaluates_its_permutation_once_an_epoch(monkeypatch):
-    evaluated = []
-    scattered = Permutation._scattered
-    monkeypatch.setattr(
-        Permutation, "_scattered", lambda self, i: (evaluated.append(len(i)), scattered(self, i))[1]
-    )
-    n = Permutation.TABLE + 5000
+def test_a_shuffled_bucket_is_drawn_once_an_epoch():
+    n, drawn = 200_000, []
     sampler = FixedBucketSampler(np.ones(n, int), 16, shuffle=True, seed=0)
-    for epoch in range(2):
-        evaluated.clear()
-        batches = list(sampler)
-        assert sorted(chain(*batches)) == list(range(n))
-        assert sum(evaluated) == n
-        order = list(sk.shuffle(range(n), 0, epoch, name="bucket 1"))
-        assert sorted(batches) == sorted(order[i : i + 16] for i in range(0, n, 16))
+    permuted = fixed_buckets._shuffled
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fixed_buckets, "_shuffled", lambda *given: (drawn.append(1), permuted(*given))[1])
+        for epoch in range(2):
+            assert sorted(chain(*sampler)) == list(range(n))
+            assert len(drawn) == epoch + 1
 
 
 SECONDS = [1.5, 0, 2.5, 3.0, 0.25, 0, 12.75]
@@ -464,7 +465,7 @@ SECONDS = [1.5, 0, 2.5, 3.0, 0.25, 0, 12.75]
 
 @for_each("lengths", [SECONDS, np.array(SECONDS, np.float32), [0, 0, 3, 5]])
 @for_each("scheme", [ConstWidthBucket(), LinearWidthBucket(), ExpWidthBucket(1.5)])
-@for_each("options", [{}, {"ratio": 0.5}, {"use_average_length": True}])
+@for_each("options", [{}, {"ratio": 2}, {"use_average_length": True}])
 def test_lengths_in_seconds_and_of_0_are_bucketed(lengths, scheme, options):
     sampler = FixedBucketSampler(lengths, 2, 3, bucket_scheme=scheme, **options)
     assert sorted(chain(*sampler)) == list(range(len(lengths)))
@@ -490,7 +491,7 @@ def test_schemes_of_floats_are_not_rounded():
     assert ExpWidthBucket(2)(15.0, 0.0, 4) == pytest.approx([1, 3, 7, 15])
     assert LinearWidthBucket()(10.0, 0.0, 4) == pytest.approx([1, 3, 6, 10])
     assert ConstWidthBucket()(2.5, 2.5, 3) == [2.5]
-    assert ConstWidthBucket()((1.0, 4), (0.0, 1), 2) == [(0.5, 2), (1.0, 4)]
+    assert ConstWidthBucket()((1.0, 4.5), (0.0, 0.5), 2) == [(0.5, 2.5), (1.0, 4.5)]
 
 
 def test_budgets_in_seconds_hold_samples_of_length_0():
@@ -536,7 +537,7 @@ def test_a_budget_over_a_sampler_reads_keys_lazily():
 
 
 def test_an_oversize_key_is_refused_or_alone():
-    with pytest.raises(ValueError, match=r"at most max_tokens=4, got 9\.0 for key 1"):
+    with pytest.raises(ValueError, match=r"at most max_tokens=4, got 9\.0 for sample 1"):
         list(BudgetBatchSampler([0, 1], [3, 9], 4))
     assert list(BudgetBatchSampler([0, 1, 0], [3, 9], 4, oversize="alone")) == [[0], [1], [0]]
 
@@ -555,3 +556,30 @@ def test_an_oversize_key_is_refused_or_alone():
 def test_budget_batch_sampler_refuses_wrong_arguments(options, error, message):
     with pytest.raises(error, match=f"BudgetBatchSampler: {message}"):
         BudgetBatchSampler(**{"sampler": [0], "lengths": [1], **options})
+
+
+# -------------------------------------------------------------------- budgets and processes
+
+
+def test_budgets_over_a_share_are_refused_and_shares_of_budgets_are_even():
+    for share in (
+        DistributedSampler(200, 2, 0),
+        ShardedSampler(range(200), 2, 0),
+        BatchSampler(DistributedSampler(200, 2, 0), 2),
+        sk.shard(range(200), 0, 2),
+    ):
+        with pytest.raises(ValueError, match=r"BudgetBatchSampler: sampler is the share .*ShardedSampler\("):
+            BudgetBatchSampler(share, LENGTHS, 500)
+    assert list(BudgetBatchSampler(DistributedSampler(4, 1, 0, False), LENGTHS, max_samples=4)) == [
+        [0, 1, 2, 3]
+    ]
+    for even in ("pad", "drop"):
+        shares = [
+            list(
+                ShardedSampler(
+                    BudgetBatchSampler(sk.shuffle(range(200), seed=0), LENGTHS, 500), 2, rank, even=even
+                )
+            )
+            for rank in range(2)
+        ]
+        assert len(shares[0]) == len(shares[1]) > 10

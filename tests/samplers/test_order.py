@@ -117,14 +117,26 @@ def test_epochs_differ_and_come_back():
     assert [list(sampler), list(sampler)] == [second, third]
 
 
-def test_an_epoch_begins_at_iter_not_at_the_first_index():
+def test_an_epoch_begins_at_the_first_index():
     sampler = RandomSampler(50, seed=3)
     first, second = list(sampler), list(sampler)
     sampler.set_epoch(0)
-    early, late = iter(sampler), iter(sampler)
+    unused, late, early = iter(sampler), iter(sampler), iter(sampler)
+    assert sampler.epoch == 0
+    assert [next(early), next(late)] == [first[0], second[0]]
+    assert [list(early), list(late)] == [first[1:], second[1:]]
     assert sampler.epoch == 2
-    assert list(late) == second
-    assert list(early) == first
+    sampler.set_epoch(0)
+    assert list(unused) == first
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_loader_of_torch_reads_each_epoch_once(workers):
+    data = pytest.importorskip("torch.utils.data")
+    batches = BatchSampler(RandomSampler(20, seed=3), 5)
+    loader = data.DataLoader(range(20), batch_sampler=batches, num_workers=workers)
+    found = [[batch.tolist() for batch in loader] for _ in range(2)]
+    assert found == [list(batches.at_epoch(0)), list(batches.at_epoch(1))]
 
 
 def test_the_order_follows_from_the_seed():
@@ -430,10 +442,12 @@ def test_keys_that_compare_with_nothing_are_refused():
         list(dates),
         pandas.Series(dates),
         [Decimal(3), Decimal("NaN"), Decimal(1)],
-        [1, pandas.NA],
+        [1, None],
     ):
         with pytest.raises(TypeError, match=r"keys .*got .* at position 1"):
             SortedSampler(missing)
+    with pytest.raises(TypeError):
+        SortedSampler([1, pandas.NA])
 
 
 def test_sorted_sampler_refuses_wrong_arguments():
@@ -912,7 +926,7 @@ def test_a_class_with_its_own_iter_has_no_order():
 
 def test_a_class_without_order_gets_an_error_that_names_the_missing_method():
     with pytest.raises(NotImplementedError, match="Sampler must define order, a view of indices"):
-        iter(Sampler())
+        list(Sampler())
 
 
 def test_an_order_of_a_subclass_may_depend_on_the_epoch_that_is_read():
