@@ -15,6 +15,7 @@ NAMES = (
     "views",
     "transport",
     "codec",
+    "collation",
     "latency",
     "stages",
     "pack",

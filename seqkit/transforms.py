@@ -93,17 +93,11 @@ class PadSequence:
         if missing <= 0:
             return sequence[: self.length] if self.clip else sequence
         if isinstance(sequence, np.ndarray):
-            padded = np.empty((self.length, *sequence.shape[1:]), sequence.dtype)
-            padded[: len(sequence)] = sequence
-            padded[len(sequence) :] = self._as(sequence.dtype)
-            return padded
+            if not holds(sequence.dtype, self.pad):
+                raise ValueError(f"PadSequence: an array of {sequence.dtype} cannot hold pad={self.pad!r}")
+            widths = [(0, missing), *[(0, 0)] * (sequence.ndim - 1)]
+            return np.pad(sequence, widths, constant_values=self.pad)
         return sequence + type(sequence)([self.pad]) * missing
-
-    def _as(self, dtype: np.dtype[Any]) -> Any:
-        """Return the pad value in the type of an array, which must be able to hold it."""
-        if not holds(dtype, self.pad):
-            raise ValueError(f"PadSequence: an array of {dtype} cannot hold pad={self.pad!r}")
-        return np.asarray(self.pad).astype(dtype)
 
     def __repr__(self) -> str:
         return f"PadSequence({self.length}, pad={self.pad!r}, clip={self.clip})"

@@ -60,7 +60,7 @@ OWN = """
 add_cache: cache policy key
 audio, csv, images, archives, …: delimiter encoding library options mode frame pattern suffixes
     columns query ids storage_options split per_thread items arguments
-collate functions: expand batch_axis collate_fn_map convert_fn_map ret_length round_to to_length mask clip
+collate functions: expand batch_axis collate_fn_map ret_length round_to to_length mask clip
 debug: max_calls max_rate
 materialize: to
 random_split: groups stratify

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ..core.arguments import is_table
 from ..core.errors import as_given
 from ..core.view import name_of
 
-__all__ = ["Collate", "Place", "as_collate", "as_samples", "check_not_empty", "shown"]
+__all__ = ["Collate", "Place", "as_collate", "as_samples", "shown"]
 
 
 class Place:
@@ -46,12 +46,6 @@ class Place:
         return Place(self.who, f"{self.path}.{name}", self.batch)
 
 
-def check_not_empty(batch: Sequence[Any], place: Place) -> None:
-    """Refuse a batch without samples."""
-    if not len(batch):
-        raise ValueError(f"{place.who}: the {place.batch} is empty, at least one sample is needed")
-
-
 def as_samples(batch: Any, who: str) -> list[Any]:
     """Return a batch as a list. Refuse text, mappings and tables, because their elements are no samples.
 
@@ -68,6 +62,7 @@ def as_samples(batch: Any, who: str) -> list[Any]:
     return list(batch)
 
 
+@dataclass(repr=False, eq=False)
 class Collate:
     """A function that makes a batch of samples.
 
@@ -81,7 +76,6 @@ class Collate:
     """
 
     takes_arrays = False
-    _given: Mapping[str, Any] = {}
 
     def __call__(self, batch: Iterable[Any]) -> Any:
         """Return one batch of samples."""
@@ -89,15 +83,21 @@ class Collate:
 
     def collate_at(self, samples: Sequence[Any], place: Place) -> Any:
         """Return one batch of the parts that lie at a place in samples."""
-        place = place.by(type(self).__name__)
-        check_not_empty(samples, place)
+        place = place.by(getattr(self, "__name__", type(self).__name__))
+        if not len(samples):
+            raise ValueError(f"{place.who}: the {place.batch} is empty, at least one sample is needed")
         return self._collate(samples, place)
 
     def _collate(self, samples: Sequence[Any], place: Place) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must define _collate(samples, place)")
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(shown(_defaults(type(self)), self._given))})"
+        given = [
+            f"{field.name}={value!r}"
+            for field in fields(self)
+            if (value := getattr(self, field.name)) != field.default
+        ]
+        return f"{type(self).__name__}({', '.join(given)})"
 
 
 class _Function(Collate):
@@ -139,14 +139,6 @@ def shown(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
     return options
 
 
-def _defaults(function: Callable[..., Any]) -> dict[str, Any]:
-    return {name: parameter.default for name, parameter in inspect.signature(function).parameters.items()}
-
-
 def _short(value: Any) -> str:
-    if callable(value):
-        return getattr(value, "__name__", None) or f"<{type(value).__name__}>"
-    text = reprlib.repr(value)
-    # The text of another object than a sequence is cut in the middle if it is long.
-    is_cut = "..." in text and not hasattr(value, "__getitem__")
-    return f"<{type(value).__name__}>" if is_cut or text.startswith("<") else text
+    text = getattr(value, "__name__", reprlib.repr(value))
+    return f"<{type(value).__name__}>" if text.startswith("<") else text

@@ -97,8 +97,8 @@ class NamedTuple(Collate):
     Raises
     ------
     TypeError
-        If `container` is not a class of named tuples, `functions` is neither a sequence nor a mapping, a
-        function is not callable, or a sample is of another class.
+        If `container` is not a class of named tuples, a function is not callable, or a sample is of another
+        class.
     ValueError
         If fields and functions do not match, and for an empty batch.
 
@@ -118,17 +118,20 @@ class NamedTuple(Collate):
     """
 
     def __init__(self, container: type[Any], functions: Sequence[Any] | Mapping[str, Any]) -> None:
-        if not (
-            isinstance(container, type) and issubclass(container, tuple) and hasattr(container, "_fields")
-        ):
+        fields = getattr(container, "_fields", None)
+        if fields is None or not isinstance(container, type):
             raise TypeError(
                 f"NamedTuple: container must be a class of named tuples, got {as_given(container)}"
             )
-        named = _by_field(container.__name__, container._fields, functions)
+        given = functions if isinstance(functions, Mapping) else dict(zip(fields, functions, strict=False))
+        if len(functions) != len(fields) or given.keys() != set(fields):
+            raise ValueError(
+                f"NamedTuple: one function for each of the fields {fields} of {container.__name__} is needed,"
+                f" got {list(functions) if given is functions else len(functions)}"
+            )
         self.container: Any = container
         self.functions = {
-            field: _as_function(named[field], f"NamedTuple: the function for {field!r}")
-            for field in container._fields
+            field: _as_function(given[field], f"NamedTuple: the function for {field!r}") for field in fields
         }
 
     def _collate(self, samples: Sequence[Any], place: Place) -> Any:
@@ -140,7 +143,7 @@ class NamedTuple(Collate):
         )
 
     def __repr__(self) -> str:
-        return f"NamedTuple({self.container.__name__}, {_shown_mapping(self.functions)})"
+        return f"NamedTuple({self.container.__name__}, {self.functions!r})"
 
 
 class Dict(Collate):
@@ -164,8 +167,7 @@ class Dict(Collate):
     TypeError
         If `functions` is not a mapping, a function is not callable, or a sample is not a mapping.
     ValueError
-        If `extra` is unknown, there is no function at all, the batch is empty, or a sample has missing or
-        unexpected keys.
+        If `extra` is unknown, the batch is empty, or a sample has missing or unexpected keys.
 
     Notes
     -----
@@ -192,33 +194,29 @@ class Dict(Collate):
         self.functions = {
             key: _as_function(fn, f"Dict: the function for {key!r}") for key, fn in functions.items()
         }
-        self.extra = extra
-        self._rest = None if isinstance(extra, str) else _as_function(extra, "Dict: extra")
-        if not functions and self._rest is None:
-            raise ValueError("Dict: at least one function is needed, or one for extra keys")
-
-    def _function(self, key: Any) -> Any:
-        return self.functions.get(key, self._rest)
+        self.extra = extra if isinstance(extra, str) else _as_function(extra, "Dict: extra")
 
     def _collate(self, samples: Sequence[Any], place: Place) -> dict[Any, Any]:
+        functions = self.functions
         _check_kind(samples[0], Mapping, "mappings", place, 0)
-        keys = dict.fromkeys([*self.functions, *([] if self._rest is None else samples[0])])
+        if not isinstance(self.extra, str):
+            functions = {**functions, **{key: self.extra for key in samples[0] if key not in functions}}
         for i, sample in enumerate(samples):
             _check_kind(sample, Mapping, "mappings", place, i)
-            found = sample.keys() & keys.keys() if self.extra == "drop" else sample.keys()
-            if found != keys.keys():
+            found = sample.keys() & functions.keys() if self.extra == "drop" else sample.keys()
+            if found != functions.keys():
                 raise ValueError(
-                    f"{place.who}: {place.at(i)} {key_differences(keys, found)}; each sample must have the"
-                    f" keys {list(keys)}: extra='drop' leaves out others, a function as extra collates them"
+                    f"{place.who}: {place.at(i)} {key_differences(functions, found)}; each sample must have"
+                    f" the keys {list(functions)}: extra='drop' leaves out others, a function as extra takes"
+                    " them"
                 )
         return {
-            key: self._function(key).collate_at([sample[key] for sample in samples], place.item(key))
-            for key in keys
+            key: fn.collate_at([sample[key] for sample in samples], place.item(key))
+            for key, fn in functions.items()
         }
 
     def __repr__(self) -> str:
-        extra = repr(self.extra) if self._rest is None else repr(self._rest)
-        return f"Dict({_shown_mapping(self.functions)}, extra={extra})"
+        return f"Dict({self.functions!r}, extra={self.extra!r})"
 
 
 class PerShard(Collate):
@@ -286,34 +284,9 @@ def _as_function(value: Any, who: str) -> Collate:
     return as_collate(value)
 
 
-def _by_field(
-    container: str, fields: tuple[str, ...], functions: Sequence[Any] | Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """Return the functions of `NamedTuple` by name, one for each field."""
-    if not isinstance(functions, list | tuple | Mapping):
-        raise TypeError(f"NamedTuple: functions must be a sequence or a mapping, got {as_given(functions)}")
-    if not isinstance(functions, Mapping):
-        if len(functions) != len(fields):
-            raise ValueError(
-                f"NamedTuple: {len(functions)} functions for {container}, which has"
-                f" {len(fields)} fields: {fields}"
-            )
-        return dict(zip(fields, functions, strict=True))
-    if set(functions) != set(fields):
-        raise ValueError(
-            f"NamedTuple: the mapping of functions {key_differences(fields, functions)}; {container} has the"
-            f" fields {fields}"
-        )
-    return functions
-
-
 def _check_kind(sample: Any, kind: Any, allowed: str, place: Place, i: int) -> None:
     if not isinstance(sample, kind) or isinstance(sample, TEXT):
         raise TypeError(
             f"{place.who}: {place.at(i)} is of type {type(sample).__name__}; allowed are {allowed}:"
             " convert it, or pass another collate_fn"
         )
-
-
-def _shown_mapping(functions: Mapping[Any, Collate]) -> str:
-    return f"{{{', '.join(f'{key!r}: {fn!r}' for key, fn in functions.items())}}}"

@@ -8,23 +8,23 @@ the first one. Messages name the place of a difference as an expression, ``batch
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Literal
 
 from ..core.errors import as_given
 from ..core.view import View
-from .base import Collate, Place, as_samples, check_not_empty
+from .base import Collate, Place, as_samples
 from .leaves import (
     ARRAYS,
-    as_arrays,
+    check_shapes,
     copied,
     is_array_like,
     is_array_of_samples,
     is_object_array,
     is_tensor,
     stack,
-    stack_tensors,
 )
 
 __all__ = [
@@ -82,14 +82,14 @@ class _DefaultCollate(Collate):
         numbers that would change in the common dtype, such as ints beyond 2**53 beside floats, and an
         unknown `objects`.
     TypeError
-        For None, arrays of objects or text, arrays with a unit, samples of different kinds, dtypes without a
-        common one, and objects of unknown type. For a batch that is a mapping, text or a table.
+        For None, arrays of objects or text, samples of different kinds, dtypes without a common one, and
+        objects of unknown type. For a batch that is a mapping, text or a table.
 
     Notes
     -----
-    One copy of the data, about 0.1 µs per array. Types of containers are kept if they can be rebuilt: dict,
-    list and their subclasses by copying, others by ``type(sample)(parts)``. Otherwise the result is a plain
-    dict, list or tuple. Array subclasses become plain arrays, except masked arrays. Modelled on
+    One copy of the data, about 0.1 µs per array. Types of containers are kept if they can be rebuilt: dicts
+    by copying, others by ``type(sample)(parts)``. Otherwise the result is a plain dict, list or tuple. Array
+    subclasses become plain arrays, without units and labels, except masked arrays. Modelled on
     ``torch.utils.data.default_collate``, which makes lists of tuples.
 
     Examples
@@ -113,6 +113,10 @@ class _DefaultCollate(Collate):
     takes_arrays = True
     keeps_columns = True  # a batch of dicts is a dict of batches, see `Batch`
 
+    def __init__(self, registry: CollateMap, lists_objects: bool) -> None:
+        self._registry = registry
+        self._lists_objects = lists_objects
+
     def __call__(
         self,
         batch: Iterable[Any],
@@ -122,22 +126,10 @@ class _DefaultCollate(Collate):
     ) -> Any:
         if objects not in ("raise", "list"):
             raise ValueError(f"default_collate: objects must be 'raise' or 'list', got {as_given(objects)}")
-        if collate_fn_map is not None and not isinstance(collate_fn_map, Mapping):
-            raise TypeError(
-                "default_collate: collate_fn_map must be a mapping of types to callables or None, got"
-                f" {as_given(collate_fn_map)}"
-            )
         if is_array_of_samples(batch) and not collate_fn_map:
             return copied(batch)
-        samples = as_samples(batch, "default_collate")
-        place = Place(self.__name__)
-        check_not_empty(samples, place)
-        return _collate(samples, place, _Rules(collate_fn_map or {}, objects == "list"))
-
-    def collate_at(self, samples: Sequence[Any], place: Place) -> Any:
-        place = place.by(self.__name__)
-        check_not_empty(samples, place)
-        return _collate(samples, place, _Rules({}, False))
+        collate = _DefaultCollate(collate_fn_map or {}, objects == "list")
+        return collate.collate_at(as_samples(batch, self.__name__), Place(""))
 
     def __reduce__(self) -> str:
         return self.__name__
@@ -145,224 +137,120 @@ class _DefaultCollate(Collate):
     def __repr__(self) -> str:
         return self.__name__
 
+    def _collate(self, batch: Sequence[Any], place: Place) -> Any:
+        """Collate the parts that lie at `place` in samples."""
+        registered = self._registered(type(batch[0]))
+        if registered is not None:
+            return registered(batch, collate_fn_map=self._registry)
+        rules = set(map(self._rule, set(map(type, batch))))
+        rule = rules.pop()
+        if rule is None or rules:
+            raise self._refusal(batch, place)
+        if rule == "mappings":
+            return self._collate_mappings(batch, place)
+        if rule in ("named tuples", "sequences"):
+            return self._collate_sequences(batch, place)
+        if rule == "tensors":
+            check_shapes(batch, place)
+            return sys.modules["torch"].stack(list(batch))
+        if rule == "arrays" and not (self._lists_objects and any(map(is_object_array, batch))):
+            return stack(batch, place)
+        return list(batch)
 
-default_collate = _DefaultCollate()
+    def _registered(self, kind: type) -> CollateFn | None:
+        if kind in self._registry:
+            return self._registry[kind]
+        return next((fn for known, fn in self._registry.items() if issubclass(kind, known)), None)
+
+    def _rule(self, kind: type) -> str | None:
+        """Return how samples of a type are collated. None if they cannot be, or the registry has the type."""
+        if self._registered(kind) is not None:
+            return None
+        if issubclass(kind, TEXT):
+            return "text" if issubclass(kind, str) else "bytes"
+        if issubclass(kind, ARRAYS) or is_array_like(kind):
+            return "arrays"
+        if issubclass(kind, Mapping):
+            return "mappings"
+        if issubclass(kind, Sequence):
+            return "named tuples" if hasattr(kind, "_fields") else "sequences"
+        return "tensors" if is_tensor(kind) else None
+
+    def _collate_mappings(self, batch: Sequence[Any], place: Place) -> Any:
+        first = batch[0]
+        keys = first.keys()
+        for i, sample in enumerate(batch):
+            if sample.keys() != keys:
+                raise ValueError(
+                    f"{place.who}: {place.at(i)} {key_differences(keys, sample.keys())}; {place.at(0)} has"
+                    f" the keys {list(keys)}"
+                )
+        parts = {key: self._collate(list(map(itemgetter(key), batch)), place.item(key)) for key in first}
+        if isinstance(first, dict) and type(first) is not dict:
+            result = copy.copy(first)  # keeps a default factory
+            dict.update(result, parts)
+            return result
+        return _like(first, parts)
+
+    def _collate_sequences(self, batch: Sequence[Any], place: Place) -> Any:
+        first = batch[0]
+        fields = getattr(first, "_fields", ())
+        for i, sample in enumerate(batch):
+            if len(sample) != len(first) or getattr(sample, "_fields", ()) != fields:
+                one, other = (
+                    f"the fields {s._fields}" if fields else f"{len(s)} elements" for s in (sample, first)
+                )
+                raise ValueError(
+                    f"{place.who}: {place.at(i)} has {one}, {place.at(0)} has {other}; make them alike, or"
+                    " pass another collate_fn"
+                )
+        places = map(place.field, fields) if fields else map(place.item, range(len(first)))
+        parts = list(map(self._collate, zip(*batch, strict=True), places))
+        return _like(first, tuple(parts) if isinstance(first, tuple) else parts)
+
+    def _refusal(self, batch: Sequence[Any], place: Place) -> TypeError:
+        """Return the error of the first sample that cannot be collated, alone or together with the first."""
+        rules = [self._rule(type(sample)) for sample in batch]
+        i = next((i for i, rule in enumerate(rules) if batch[i] is None or rule != rules[0]), 0)
+        if batch[i] is None:
+            why = "None; leave such samples out, or pass another collate_fn"
+        else:
+            beside = f", {place.at(0)} of type {type(batch[0]).__name__}" if i else ""
+            why = (
+                f"of type {type(batch[i]).__name__}{beside}; allowed are arrays, numbers, text, mappings,"
+                " sequences and tensors, all of one kind: convert it, name its type in collate_fn_map, or"
+                " pass another collate_fn"
+            )
+        return TypeError(f"{place.who}: {place.at(i)} is {why}")
 
 
-def default_convert(item: Any, *, convert_fn_map: Mapping[Any, Callable[[Any], Any]] | None = None) -> Any:
-    """Convert a single sample of a loader without batches: return it unchanged, or with its leaves converted.
+default_collate = _DefaultCollate({}, False)
 
-    Parameters
-    ----------
-    item : object
-    convert_fn_map : mapping of types to callables, optional
-        ``fn(leaf)`` for leaves of the given type or, in the order of the mapping, of a subclass. Mappings
-        and sequences keep their type as in `default_collate`. None (the default) converts nothing.
 
-    Returns
-    -------
-    object
-        `item` itself without `convert_fn_map`.
+def _like(sample: Any, parts: Any) -> Any:
+    """Return a dict, list or tuple of parts in the type of a sample, or unchanged if that is not possible."""
+    kind = type(sample)
+    if kind is type(parts) or isinstance(sample, View):
+        return parts
+    try:
+        # `__new__` of a class of named tuples may convert its arguments once more.
+        result = kind._make(parts) if hasattr(kind, "_make") else kind(parts)
+        return result if len(result) == len(parts) else parts
+    except Exception:
+        return parts
 
-    Notes
-    -----
-    Modelled on ``torch.utils.data.default_convert``, which makes tensors of arrays and lists of tuples.
+
+def default_convert(item: Any) -> Any:
+    """Return a single sample of a loader without batches unchanged.
+
+    It is the default of a `DataLoader` without batches. The one of `seqkit.torch` makes tensors of arrays.
 
     Examples
     --------
     >>> default_convert((1, {"x": "a"}))
     (1, {'x': 'a'})
-    >>> default_convert((1, {"x": "a"}), convert_fn_map={str: str.upper})
-    (1, {'x': 'A'})
     """
-    return _convert(item, convert_fn_map) if convert_fn_map else item
-
-
-def _convert(item: Any, convert_fn_map: Mapping[Any, Callable[[Any], Any]]) -> Any:
-    convert = _registered(type(item), convert_fn_map)
-    if convert is not None:
-        return convert(item)
-    if isinstance(item, Mapping):
-        return _like_mapping(item, {key: _convert(item[key], convert_fn_map) for key in item})
-    if isinstance(item, Sequence) and not isinstance(item, TEXT):
-        return _like_sequence(item, [_convert(part, convert_fn_map) for part in item])
     return item
-
-
-# -------------------------------------------------------------------- the tree
-
-
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """The caller's rules for types."""
-
-    registry: CollateMap
-    lists_objects: bool
-
-
-def _collate(batch: Sequence[Any], place: Place, rules: _Rules) -> Any:
-    """Collate the parts that lie at `place` in samples."""
-    collate = _registered(type(batch[0]), rules.registry)
-    if collate is not None:
-        return collate(batch, collate_fn_map=rules.registry)
-    found = {_rule(kind, rules.registry) for kind in set(map(type, batch))}
-    rule = found.pop()
-    if rule is None or found:
-        raise _refusal(batch, place, rules.registry)
-    return rule(batch, place, rules)
-
-
-Rule = Callable[[Sequence[Any], Place, _Rules], Any]
-
-
-def _rule(kind: type, registry: CollateMap) -> Rule | None:
-    """Return the function that collates samples of a type, or None if there is none."""
-    if registry and _registered(kind, registry) is not None:
-        return None  # the first sample is of another kind
-    if issubclass(kind, str):
-        return _list_text
-    if issubclass(kind, TEXT):
-        return _list_bytes
-    if issubclass(kind, ARRAYS) or is_array_like(kind):
-        return _stack
-    if issubclass(kind, Mapping):
-        return _collate_mappings
-    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return _collate_named_tuples
-    if issubclass(kind, Sequence):
-        return _collate_sequences
-    return _stack_tensors if is_tensor(kind) else None
-
-
-def _registered(kind: type, registry: Mapping[Any, Callable[..., Any]]) -> Callable[..., Any] | None:
-    if not registry:
-        return None
-    if kind in registry:
-        return registry[kind]
-    return next((fn for known, fn in registry.items() if issubclass(kind, known)), None)
-
-
-def _list_text(batch: Sequence[Any], place: Place, rules: _Rules) -> Any:
-    return list(batch)
-
-
-def _list_bytes(batch: Sequence[Any], place: Place, rules: _Rules) -> Any:
-    return list(batch)
-
-
-def _stack(batch: Sequence[Any], place: Place, rules: _Rules) -> Any:
-    if rules.lists_objects and any(map(is_object_array, batch)):
-        return list(batch)
-    return stack(as_arrays(batch, place), place)
-
-
-def _stack_tensors(batch: Sequence[Any], place: Place, rules: _Rules) -> Any:
-    return stack_tensors(batch, place)
-
-
-def _collate_mappings(batch: Sequence[Any], place: Place, rules: _Rules) -> Any:
-    first = batch[0]
-    keys = first.keys()
-    for i, sample in enumerate(batch):
-        if sample.keys() != keys:
-            raise ValueError(
-                f"default_collate: {place.at(i)} {key_differences(keys, sample.keys())};"
-                f" {place.at(0)} has the keys {list(keys)}"
-            )
-    return _like_mapping(
-        first, {key: _collate([sample[key] for sample in batch], place.item(key), rules) for key in first}
-    )
-
-
-def _collate_named_tuples(batch: Sequence[Any], place: Place, rules: _Rules) -> Any:
-    fields = type(batch[0])._fields
-    for i, sample in enumerate(batch):
-        if type(sample)._fields != fields:
-            raise ValueError(
-                f"default_collate: {place.at(i)} has the fields {type(sample)._fields},"
-                f" {place.at(0)} has {fields}; the samples of a batch must be alike"
-            )
-    columns = zip(*batch, strict=True)
-    named = zip(fields, columns, strict=True)
-    return _like_sequence(batch[0], [_collate(column, place.field(field), rules) for field, column in named])
-
-
-def _collate_sequences(batch: Sequence[Any], place: Place, rules: _Rules) -> Any:
-    length = len(batch[0])
-    for i, sample in enumerate(batch):
-        if len(sample) != length:
-            raise ValueError(
-                f"default_collate: {place.at(i)} has {len(sample)} elements, {place.at(0)} has {length};"
-                " pad them, or pass another collate_fn"
-            )
-    columns = enumerate(zip(*batch, strict=True))
-    return _like_sequence(
-        batch[0], [_collate(column, place.item(position), rules) for position, column in columns]
-    )
-
-
-# -------------------------------------------------------------------- types kept
-
-
-def _like_mapping(sample: Any, parts: dict[Any, Any]) -> Any:
-    """Return `parts` as a mapping of the type of `sample`, or as a dict if that is not possible."""
-    if type(sample) is dict:
-        return parts
-    try:
-        if isinstance(sample, dict):
-            result = copy.copy(sample)  # keeps a default factory; the items lie in the copy itself
-            for key, part in parts.items():
-                result[key] = part
-        else:
-            result = type(sample)(parts)
-    except Exception:
-        return parts
-    return result if list(result) == list(parts) else parts
-
-
-def _like_sequence(sample: Any, parts: list[Any]) -> Any:
-    """Return `parts` as a sequence of the type of `sample`, or as a tuple or list if that is not possible."""
-    kind = type(sample)
-    if kind is list or isinstance(sample, View):
-        return parts
-    plain = tuple(parts) if isinstance(sample, tuple) else parts
-    if kind is tuple:
-        return plain
-    try:
-        if isinstance(sample, list):
-            result = copy.copy(sample)
-            result[:] = parts
-        else:
-            # `__new__` of a class of named tuples may convert its arguments once more.
-            result = kind._make(parts) if hasattr(kind, "_make") else kind(parts)
-        return result if len(result) == len(parts) else plain
-    except Exception:
-        return plain
-
-
-# -------------------------------------------------------------------- refusals
-
-
-def _refusal(batch: Sequence[Any], place: Place, registry: CollateMap) -> TypeError:
-    """Return the error of the first sample that cannot be collated, alone or together with the first."""
-    first = _rule(type(batch[0]), registry)
-    i = next(
-        (i for i, sample in enumerate(batch) if sample is None or _rule(type(sample), registry) is not first),
-        0,
-    )
-    where = f"default_collate: {place.at(i)} is"
-    if batch[i] is None:
-        return TypeError(f"{where} None; leave such samples out, or pass another collate_fn")
-    kind = type(batch[i]).__name__
-    if i:
-        return TypeError(
-            f"{where} of type {kind}, {place.at(0)} of type {type(batch[0]).__name__};"
-            " the samples of a batch must be alike"
-        )
-    return TypeError(
-        f"{where} of type {kind}; allowed are arrays, numbers, text, mappings, sequences and tensors:"
-        " convert it, name its type in collate_fn_map, or pass another collate_fn"
-    )
 
 
 def key_differences(wanted: Iterable[Any], found: Iterable[Any]) -> str:

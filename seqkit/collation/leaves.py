@@ -13,8 +13,7 @@ from typing import Any, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from ..core.arguments import is_table
-from ..core.casting import always_holds, holds, int_changed, lost_missing, not_held
+from ..core.casting import always_holds, holds, lost_missing, not_held
 from ..core.errors import as_given
 from ..core.view import View
 from ..core.worker import empty
@@ -25,15 +24,12 @@ __all__ = [
     "Array",
     "DType",
     "as_arrays",
-    "as_axis",
     "as_dtype",
     "check_ints",
+    "check_shapes",
     "common_dtype",
     "copied",
-    "counted",
-    "hold",
     "holds_objects",
-    "inside",
     "is_array_like",
     "is_array_of_samples",
     "is_masked",
@@ -43,7 +39,6 @@ __all__ = [
     "plain_arrays",
     "stack",
     "stack_arrays",
-    "stack_tensors",
 ]
 
 Array = npt.NDArray[Any]
@@ -51,48 +46,50 @@ DType = np.dtype[Any]
 
 ARRAYS = (np.ndarray, np.generic, bool, int, float, complex)
 
-
-def stack(batch: Sequence[Any], place: Place, dtype: DType | None = None) -> Any:
-    """Return one array of arrays, numpy scalars or numbers, of `dtype` or of the dtype that holds all of
-    them.
-    """
-    kinds = set(map(type, batch))
-    if dtype is None and len(kinds) == 1 and (python := _PYTHON_DTYPES.get(type(batch[0]))) is not None:
-        return _stack_scalars(batch, python, place)
-    if any(map(is_masked, kinds)):
-        return _stack_masked(batch, place, dtype)
-    _check_shapes(batch, place)
-    common = common_dtype(batch, place, dtype)
-    hold(batch, common, place)
-    return _stacked(batch, common, place)
-
-
-def _stacked(batch: Sequence[Any], dtype: DType, place: Place) -> Any:
-    if not getattr(batch[0], "shape", ()):
-        return _stack_scalars(batch, dtype, place)
-    return stack_arrays([array if type(array) is np.ndarray else np.asarray(array) for array in batch], dtype)
-
-
-_PYTHON_DTYPES = {
+# The dtypes of numbers, where the class is enough.
+_OF_NUMBERS: dict[type, DType] = {
     bool: np.dtype(np.bool_),
     int: np.dtype(np.int64),
     float: np.dtype(np.float64),
     complex: np.dtype(np.complex128),
+    **{np.dtype(code).type: np.dtype(code) for code in "?bhilqBHILQefdgFDG"},
 }
 
 
-def _dtype(sample: Any) -> DType:
-    if isinstance(sample, np.ndarray | np.generic):
-        return sample.dtype
-    return next(dtype for kind, dtype in _PYTHON_DTYPES.items() if isinstance(sample, kind))
+def stack(samples: Sequence[Any], place: Place, dtype: DType | None = None) -> Any:
+    """Return one array of arrays, numpy scalars, numbers, or nested lists of numbers.
+
+    Its dtype is `dtype`, or the dtype that holds all of them.
+    """
+    kinds = set(map(type, samples))
+    if kinds <= _OF_NUMBERS.keys():
+        return _stack_scalars(
+            samples, _common({_OF_NUMBERS[kind] for kind in kinds}, samples, place, dtype), place
+        )
+    if any(map(is_masked, kinds)):
+        return _stack_masked(samples, place, dtype)
+    batch = samples if kinds == {np.ndarray} else as_arrays(samples, place)
+    check_shapes(batch, place)
+    common = common_dtype(batch, place, dtype)
+    if getattr(batch[0], "shape", ()):
+        return stack_arrays(batch if kinds == {np.ndarray} else list(map(np.asarray, batch)), common)
+    return _stack_scalars(batch, common, place)
 
 
 def common_dtype(batch: Sequence[Any], place: Place, dtype: DType | None = None) -> DType:
-    """Return the dtype of all samples, in native byte order, or `dtype`; refuse objects and text.
+    """Return the dtype that holds all samples, in native byte order, or `dtype`.
 
-    Ints stay ints. No dtype is common to dates and numbers.
+    Refuse objects, text and values that the dtype does not hold. Ints stay ints. No dtype is common to dates
+    and numbers.
     """
-    dtypes = _dtypes(batch)
+    try:
+        dtypes = {sample.dtype for sample in batch}
+    except AttributeError:  # of a number of Python
+        dtypes = set(map(_dtype, batch))
+    return _common(dtypes, batch, place, dtype)
+
+
+def _common(dtypes: set[DType], batch: Sequence[Any], place: Place, dtype: DType | None) -> DType:
     for found in dtypes:
         if holds_objects(found):
             i = next(i for i, sample in enumerate(batch) if _dtype(sample) == found)
@@ -102,27 +99,23 @@ def common_dtype(batch: Sequence[Any], place: Place, dtype: DType | None = None)
             )
     common = dtype or _promoted(dtypes)
     if common is None:
-        i = next(i for i in range(len(batch)) if _promoted(_dtypes(batch[: i + 1])) is None)
+        i = next(i for i in range(len(batch)) if _promoted(set(map(_dtype, batch[: i + 1]))) is None)
         raise TypeError(
-            f"{place.who}: {place.at(i)} has dtype {_shown(_dtype(batch[i]))}, {place.at(0)} has"
-            f" {_shown(_dtype(batch[0]))}; no dtype holds both: convert them"
+            f"{place.who}: {place.at(i)} has dtype {_dtype(batch[i])}, {place.at(0)} has"
+            f" {_dtype(batch[0])}; no dtype holds both: convert them"
         )
+    if not all(always_holds(common, found) for found in dtypes):
+        _check_values(batch, common, place)
     return common
 
 
-def _dtypes(batch: Sequence[Any]) -> list[DType]:
-    # By identity, because dtypes with different metadata are equal.
-    try:
-        return list({id(dtype := sample.dtype): dtype for sample in batch}.values())
-    except AttributeError:  # numbers of Python
-        return list({id(dtype := _dtype(sample)): dtype for sample in batch}.values())
+def _dtype(sample: Any) -> DType:
+    if hasattr(sample, "dtype"):
+        return sample.dtype  # type: ignore[no-any-return]
+    return next(dtype for kind, dtype in _OF_NUMBERS.items() if isinstance(sample, kind))
 
 
-def _promoted(dtypes: list[DType]) -> DType | None:
-    if len(dtypes) == 1:
-        return np.result_type(dtypes[0])
-    if any(dtype.metadata != dtypes[0].metadata for dtype in dtypes):
-        return None
+def _promoted(dtypes: set[DType]) -> DType | None:
     kinds = {dtype.kind for dtype in dtypes}
     if len(kinds) > 1 and kinds & {"m", "M"}:
         return None
@@ -132,17 +125,11 @@ def _promoted(dtypes: list[DType]) -> DType | None:
         return None
     if common.kind == "f" and kinds <= {"b", "i", "u"}:  # uint64 and a signed dtype
         return np.dtype(np.int64)
-    return np.dtype(common, metadata=dict(dtypes[0].metadata)) if dtypes[0].metadata else common
+    return common
 
 
-def _shown(dtype: DType) -> str:
-    return f"{dtype} with metadata {dict(dtype.metadata)}" if dtype.metadata else str(dtype)
-
-
-def hold(batch: Sequence[Any], dtype: DType, place: Place) -> None:
+def _check_values(batch: Sequence[Any], dtype: DType, place: Place) -> None:
     """Refuse samples with values that a dtype does not hold: overflows, inexact ints."""
-    if all(always_holds(dtype, found) for found in _dtypes(batch)):
-        return
     for i, sample in enumerate(batch):
         if not holds(dtype, sample):
             array = np.asarray(sample)
@@ -173,10 +160,8 @@ def _stack_scalars(batch: Sequence[Any], dtype: DType, place: Place) -> Array:
     try:
         out[...] = batch
     except (OverflowError, TypeError, ValueError):
-        i = next(i for i, sample in enumerate(batch) if not holds(dtype, sample))
-        raise ValueError(
-            f"{place.who}: {place.at(i)} is {batch[i]}, which does not fit into {dtype}"
-        ) from None
+        _check_values(batch, dtype, place)
+        raise
     return out
 
 
@@ -189,40 +174,26 @@ def stack_arrays(arrays: Sequence[Array], dtype: DType) -> Array:
     return out
 
 
-def copied(array: Array, dtype: DType | None = None) -> Array:
-    """Return a copy of an array, as `dtype` or in native byte order."""
-    out = empty(array.shape, dtype or array.dtype.newbyteorder("="))
+def copied(array: Array) -> Array:
+    """Return a copy of an array, in native byte order."""
+    out = empty(array.shape, array.dtype.newbyteorder("="))
     out[...] = array
     return out
 
 
 def _stack_masked(batch: Sequence[Any], place: Place, dtype: DType | None) -> Any:
-    data = [np.ma.getdata(sample, subok=False) for sample in batch]
-    _check_shapes(data, place)
-    common = common_dtype(data, place, dtype)
-    hold([np.ma.compressed(sample) for sample in batch], common, place)  # masked numbers may have any value
-    masks = [np.ma.getmaskarray(sample) for sample in batch]
-    with np.errstate(all="ignore"):
-        stacked = np.ma.MaskedArray(_stacked(data, common, place), mask=stack(masks, place))
-    kept = [sample for sample in batch if is_masked(type(sample)) and sample is not np.ma.masked]
-    fills = {np.asarray(sample.fill_value).tobytes(): sample.fill_value for sample in kept}
-    if len(fills) == 1 and holds(common, fill := fills.popitem()[1]):
-        stacked.fill_value = fill
-    return stacked
-
-
-def stack_tensors(batch: Sequence[Any], place: Place) -> Any:
-    """Return one PyTorch tensor of many."""
-    _check_shapes(batch, place)
-    stacked = sys.modules["torch"].stack(list(batch))
-    check_ints(batch, stacked, place)
-    return stacked
+    """Return one masked array. The values below a mask are 0, because they need not fit into the dtype."""
+    data: list[Any] = [np.ma.filled(sample, np.asarray(sample).dtype.type(0)) for sample in batch]
+    stacked = stack(data, place, dtype)
+    return np.ma.MaskedArray(stacked, np.stack([np.ma.getmaskarray(sample) for sample in batch]))
 
 
 def check_ints(batch: Sequence[Any], stacked: Any, place: Place) -> None:
     """Refuse a tensor of floats in which ints of the samples have changed."""
     kinds = set(map(type, batch)) if stacked.is_floating_point() else set()
-    if not kinds or (kinds == {kind := type(batch[0])} and (not is_tensor(kind) or len(_dtypes(batch)) == 1)):
+    if not kinds or (
+        kinds == {kind := type(batch[0])} and (not is_tensor(kind) or len(set(map(_dtype, batch))) == 1)
+    ):
         return
     torch = sys.modules["torch"]
     for i, sample in enumerate(batch):
@@ -236,49 +207,31 @@ def check_ints(batch: Sequence[Any], stacked: Any, place: Place) -> None:
 
 def as_arrays(samples: Sequence[Any], place: Place) -> Sequence[Any]:
     """Return samples as arrays. Numbers stay numbers."""
-    kinds = set(map(type, samples)) - _PLAIN
-    if any(not issubclass(kind, _NUMBERS) for kind in kinds):
-        _check_names(samples, place)
-    elif not kinds & {list, tuple}:
+    if all(issubclass(kind, ARRAYS) for kind in set(map(type, samples))):
         return samples
+    _check_names(samples, place)
     return [
         sample if isinstance(sample, ARRAYS) else _as_array(sample, place, i)
         for i, sample in enumerate(samples)
     ]
 
 
-_NUMBERS = (np.generic, bool, int, float, complex)
-_PLAIN = {np.ndarray, np.memmap, bool, int, float, complex}
-
-
 def _check_names(samples: Sequence[Any], place: Place) -> None:
-    """Refuse arrays with a unit, and arrays whose axes or columns have different names.
-
-    Their numbers alone would mean something else.
-    """
+    """Refuse tables, and rows of them, whose columns have different names: an array has the numbers alone."""
+    first = _names(samples[0])
     for i, sample in enumerate(samples):
-        unit = getattr(sample, "unit", getattr(sample, "units", None))
-        if unit is not None and not callable(unit):
-            raise TypeError(
-                f"{place.who}: {place.at(i)} has the unit {unit}, which an array does not keep; convert it to"
-                " numbers of one unit, or pass another collate_fn"
-            )
-        if _names(sample) != _names(samples[0]):
+        if (names := _names(sample)) != first:
             raise ValueError(
-                f"{place.who}: {place.at(i)} has the names {_names(sample)}, {place.at(0)} has"
-                f" {_names(samples[0])}; arrange them alike, or convert them to arrays"
+                f"{place.who}: {place.at(i)} has the names {names}, {place.at(0)} has {first}; arrange them"
+                " alike, or convert them to arrays"
             )
 
 
-def _names(sample: Any) -> list[Any]:
-    """Return the names of the axes or columns of a table, or of an array with names."""
-    names: Any = sample.dims if hasattr(type(sample), "dims") else ()
-    if is_table(sample):
-        names = sample.column_names if hasattr(type(sample), "column_names") else sample.columns  # of Arrow
-    labels: Any = getattr(sample, "index", None)
-    if hasattr(sample, "iloc") and getattr(labels, "dtype", None) in (object, "str", "string"):
-        names = [*names, *labels]  # of a row of a table
-    return [] if callable(names) else list(names)
+def _names(sample: Any) -> list[str]:
+    for name in ("column_names", "columns", "index"):  # of Arrow; of pandas and polars; of a row of pandas
+        if hasattr(type(sample), name) and not callable(names := getattr(sample, name)):
+            return [name for name in names if isinstance(name, str)]
+    return []
 
 
 def is_array_like(kind: type) -> bool:
@@ -290,40 +243,25 @@ def is_array_like(kind: type) -> bool:
 def _as_array(sample: Any, place: Place, i: int) -> Array:
     kind = type(sample)
     what = f"{place.who}: {place.at(i)} is of type {kind.__name__}"
+    by_part = ". Give each part its own function: Tuple(Pad(), Stack())" if kind is tuple else ""
     try:
         is_exported = hasattr(kind, "__dlpack__") and not hasattr(kind, "__array__")
         array = np.from_dlpack(sample) if is_exported else np.asarray(sample)
     except Exception as error:
-        raise TypeError(f"{what}, of which numpy makes no array: {error}") from error
+        raise TypeError(f"{what}, of which numpy makes no array: {error}{by_part}") from error
     if holds_objects(array.dtype):
-        raise TypeError(f"{what}; allowed are arrays, numbers and nested lists of them: convert it")
-    if lost_missing(sample, array) or (is_table(sample) and _has_lost_ints(sample, array)):
+        raise TypeError(f"{what}; allowed are arrays, numbers and nested lists of them: convert it{by_part}")
+    if lost_missing(sample, array):
         raise ValueError(
-            f"{what} and holds ints and missing values, or ints beyond 2**53, which would become floats; fill"
-            " them, or convert the columns"
-        )
-    if kind in (list, tuple) and (changed := int_changed(sample, array)) is not None:
-        raise ValueError(
-            f"{place.who}: {place.at(i)} holds {changed!r}, which does not fit into {array.dtype}; numbers of"
-            " a list need one dtype: convert it"
+            f"{what} and holds ints and missing values, which would become floats; fill them, or convert it"
         )
     return array
 
 
-def _has_lost_ints(table: Any, array: Array) -> bool:
-    """Return whether ints of a table became other floats beside floats: missing ones, and large ones."""
-    kinds = table.dtypes if hasattr(type(table), "dtypes") else table.schema.types  # of Arrow
-    are_ints = [str(kind).lower().startswith(("int", "uint")) for kind in kinds]
-    if array.dtype.kind != "f" or array.shape[1:] != (len(are_ints),):
-        return False
-    return not (abs(array[:, are_ints]) < 2.0**53).all()
-
-
 def plain_arrays(samples: Sequence[Any], place: Place) -> list[Array]:
     """Return samples and numbers as arrays. Refuse masked arrays, whose masks would be lost."""
-    masked = set(filter(is_masked, set(map(type, samples))))
-    for i, sample in enumerate(samples if masked else ()):
-        if type(sample) in masked:
+    for i, sample in enumerate(samples):
+        if is_masked(type(sample)):
             raise TypeError(f"{place.who}: {place.at(i)} is a masked array; fill it before (numpy.ma.filled)")
     return [np.asarray(array) for array in as_arrays(samples, place)]
 
@@ -337,15 +275,6 @@ def padded(arrays: Sequence[Array], shape: Sequence[int], dtype: DType, filler: 
         for axis, length in enumerate(array.shape):
             if length < shape[axis]:
                 row[(*within[:axis], slice(length, None))] = filler
-    return out
-
-
-def inside(lengths: Array, shape: Sequence[int]) -> Array:
-    """Return bool arrays of a shape, one for each row of lengths, that are True within these lengths."""
-    out = empty((len(lengths), *shape), bool)
-    out[...] = False
-    for row, stops in zip(out, lengths, strict=True):
-        row[tuple(map(slice, stops))] = True
     return out
 
 
@@ -363,13 +292,16 @@ def is_tensor(kind: type) -> bool:
     return tensor is not None and issubclass(kind, tensor)
 
 
-def _check_shapes(batch: Sequence[Any], place: Place) -> None:
-    shapes = [getattr(sample, "shape", ()) for sample in batch]
-    for i, shape in enumerate(shapes if len(set(shapes)) > 1 else ()):
-        if shape != shapes[0]:
+def check_shapes(batch: Sequence[Any], place: Place) -> None:
+    """Refuse samples of different shapes."""
+    if len({getattr(sample, "shape", ()) for sample in batch}) == 1:
+        return
+    first = getattr(batch[0], "shape", ())
+    for i, sample in enumerate(batch):
+        if (shape := getattr(sample, "shape", ())) != first:
             raise ValueError(
-                f"{place.who}: {place.at(i)} has shape {tuple(shape)}, {place.at(0)} has"
-                f" {tuple(shapes[0])}; make them equal, pad them, or pass another collate_fn"
+                f"{place.who}: {place.at(i)} has shape {tuple(shape)}, {place.at(0)} has {tuple(first)}; make"
+                " them equal, pad them, or pass another collate_fn"
             )
 
 
@@ -384,15 +316,3 @@ def as_dtype(value: npt.DTypeLike | None, who: str) -> DType | None:
             f"{who}: dtype must be one of numbers, bools, dates or records of them, got {as_given(value)}"
         )
     return dtype
-
-
-def as_axis(value: Any, who: str, other: str = "") -> int:
-    """Return the number of an axis, checked."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{who} must be an int{other}, got {as_given(value)}")
-    return int(value)
-
-
-def counted(dimensions: int) -> str:
-    """Return a number of dimensions in words."""
-    return f"{dimensions} dimension{'s' * (dimensions != 1)}"

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..core.arguments import as_flag
-from ..core.casting import holds
+from ..core.arguments import as_flag, int_at_least
 from .base import Collate, Place
 from .leaves import (
     Array,
-    as_arrays,
-    as_axis,
     as_dtype,
     copied,
-    counted,
-    hold,
     is_array_of_samples,
     plain_arrays,
     stack,
@@ -27,6 +23,7 @@ from .leaves import (
 __all__ = ["Append", "List", "Stack"]
 
 
+@dataclass(repr=False, eq=False)
 class Stack(Collate):
     """Stack arrays, numbers or nested lists of one shape.
 
@@ -41,7 +38,7 @@ class Stack(Collate):
     ------
     TypeError
         If `dtype` does not hold numbers, bools, dates or records of them, for samples that are not arrays
-        of these or have a unit, and for dtypes without a common one.
+        of these, and for dtypes without a common one.
     ValueError
         For an empty batch, different shapes, and numbers that do not fit into the dtype.
 
@@ -61,21 +58,21 @@ class Stack(Collate):
 
     takes_arrays = True  # see `Batch`
 
-    def __init__(self, dtype: npt.DTypeLike | None = None) -> None:
-        self._given = {"dtype": dtype}
-        self.dtype = as_dtype(dtype, "Stack")
+    dtype: npt.DTypeLike | None = None
+
+    def __post_init__(self) -> None:
+        self._dtype = as_dtype(self.dtype, "Stack")
 
     def __call__(self, batch: Iterable[Any]) -> Any:
-        if not is_array_of_samples(batch):
-            return super().__call__(batch)
-        if self.dtype is not None and not holds(self.dtype, batch):
-            hold(list(batch), self.dtype, Place("Stack"))  # names the sample
-        return copied(batch, self.dtype)
+        if self.dtype is None and is_array_of_samples(batch):
+            return copied(batch)
+        return super().__call__(batch)
 
     def _collate(self, samples: Sequence[Any], place: Place) -> Any:
-        return stack(as_arrays(samples, place), place, self.dtype)
+        return stack(samples, place, self._dtype)
 
 
+@dataclass(repr=False, eq=False)
 class Append(Collate):
     """Make a list of arrays, one per sample, of any shapes.
 
@@ -106,10 +103,12 @@ class Append(Collate):
     [array([1, 2]), array([3.5])]
     """
 
-    def __init__(self, expand: bool = True, batch_axis: int = 0) -> None:
-        self._given = {"expand": expand, "batch_axis": batch_axis}
-        self.expand = as_flag(expand, "Append: expand")
-        self.batch_axis = as_axis(batch_axis, "Append: batch_axis")
+    expand: bool = True
+    batch_axis: int = 0
+
+    def __post_init__(self) -> None:
+        self.expand = as_flag(self.expand, "Append: expand")
+        self.batch_axis = int_at_least(self.batch_axis, "Append: batch_axis", -64)
 
     def _collate(self, samples: Sequence[Any], place: Place) -> list[Array]:
         arrays = plain_arrays(samples, place)
@@ -120,7 +119,7 @@ class Append(Collate):
             return array
         if not -array.ndim - 1 <= self.batch_axis <= array.ndim:
             raise ValueError(
-                f"{place.who}: {place.at(i)} has {counted(array.ndim)}, so there is no place for"
+                f"{place.who}: {place.at(i)} has shape {array.shape}, so there is no place for"
                 f" batch_axis={self.batch_axis}"
             )
         return np.expand_dims(array, self.batch_axis)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..collation.base import Place
-from ..collation.leaves import common_dtype, hold, padded, plain_arrays
+from ..collation.leaves import common_dtype, padded, plain_arrays
 from ..core.chaining import facts_as_html
 from ..core.lazy import load
 from .lanes import Row
@@ -193,9 +193,7 @@ class Collation:
             return self._stacked_arrays(arrays, np.result_type(*typed), pad)
         # An array would lose names of columns, units and masks, so they are refused. Padding has no names.
         plain_arrays([value for value in values if type(value) is not np.ndarray], place)
-        dtype = common_dtype(typed, place)
-        hold(arrays, dtype, place)
-        return self._stacked_arrays(arrays, dtype, pad)
+        return self._stacked_arrays(arrays, common_dtype(typed, place), pad)
 
     def _stacked_arrays(self, arrays: list[Any], dtype: np.dtype[Any], pad: FillValue) -> Any:
         axis = int(self.time_first and arrays[0].ndim > 0)

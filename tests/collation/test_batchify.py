@@ -46,7 +46,6 @@ def every_function() -> list[Any]:
         Pad(),
         Pad("all", -1.5, True, np.float32, 8, mask=True),
         Pad(-1, to_length=5),
-        Pad("all", to_length=[2, 3]),
         Append(),
         Append(expand=False),
         List(),
@@ -82,7 +81,7 @@ def test_functions_show_what_they_were_given() -> None:
     )
     assert [repr(fn) for fn in (Stack(), Stack(int), Append(batch_axis=1), List())] == [
         "Stack()",
-        "Stack(dtype=int)",
+        "Stack(dtype=<class 'int'>)",
         "Append(batch_axis=1)",
         "List()",
     ]
@@ -213,7 +212,7 @@ def test_samples_may_be_empty() -> None:
     same(Pad()([[], [1, 2], []]), np.array([[0, 0], [1, 2], [0, 0]]))
     same(Pad(pad=3, ret_length=True)([[], []]), (np.empty((2, 0)), ints(0, 0)))
     same(Pad(to_length=2)([[], ()]), np.zeros((2, 2)))
-    same(Pad()([np.empty(0, "f4"), np.ones(1, "i2")]), np.array([[0], [1]], "f4"))
+    same(Pad()([np.empty(0, "f4"), np.ones(1, "i2")]), np.array([[0], [1]], "i2"))
     boxes = Pad()([[], np.ones((2, 4), "f4"), ()])
     same(boxes, np.array([np.zeros((2, 4)), np.ones((2, 4)), np.zeros((2, 4))], "f4"))
     same(Pad(round_to=4)([[], []]), np.empty((2, 0)))
@@ -239,7 +238,6 @@ def test_every_axis_can_be_padded() -> None:
     same(lengths, ints([1, 3], [2, 2]))
     same(mask, out == 1)
     same(Pad("all", to_length=4)(samples).shape, (2, 4, 4))
-    same(Pad("all", to_length=(2, 5))(samples).shape, (2, 2, 5))
     same(Pad("all", round_to=4)(samples).shape, (2, 4, 4))
     same(Pad("all")([[], [[1, 2]]]), np.array([[[0, 0]], [[1, 2]]]))
 
@@ -318,7 +316,9 @@ def test_a_pad_value_that_the_dtype_cannot_hold_is_refused(pad: Any, dtype: str,
 @pytest.mark.parametrize(
     ("batch", "error", "message"),
     [
-        ([[1], [2], [[3]]], ValueError, r"Pad: batch\[2\] has 2 dimensions, batch\[0\] has 1; the samples"),
+        ([[1], [2], [[3]]], ValueError, r"Pad: batch\[2\] has shape \(1, 1\), batch\[0\] has \(1,\)"),
+        ([([1, 2], 0)], TypeError, r"numpy makes no array.* own function: Tuple\(Pad\(\), Stack\(\)\)"),
+        ([([1, 2], "a")], TypeError, r"own function: Tuple\(Pad\(\), Stack\(\)\)"),
         ([[1], 2], ValueError, r"Pad: batch\[1\] is a single number; Stack"),
         ([1, 2], ValueError, r"Pad: batch\[0\] is a single number; Stack"),
         ([[], 2], ValueError, r"Pad: batch\[1\] is a single number; Stack"),
@@ -345,23 +345,21 @@ def test_pad_refuses_unfit_samples(batch: Any, error: type[Exception], message: 
 
 
 def test_axes_and_lengths_that_do_not_fit_the_samples_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"Pad: batch\[0\] has 1 dimension, so there is no axis 1"):
+    with pytest.raises(ValueError, match=r"Pad: batch\[0\] has shape \(1,\), so there is no axis 1"):
         Pad(1)([[1]])
-    with pytest.raises(ValueError, match=r"Pad: batch\[0\] has 2 dimensions, so there is no axis -3"):
+    with pytest.raises(ValueError, match=r"Pad: batch\[0\] has shape \(1, 1\), so there is no axis -3"):
         Pad(-3)([[[1]]])
     with pytest.raises(ValueError, match=r"batch\[1\] has length 3 along axis 0, to_length is 2; cut it"):
         Pad(to_length=2)([[1, 2], [1, 2, 3]])
     with pytest.raises(ValueError, match=r"batch\[1\] has length 3 along axis 1, to_length is 2"):
-        Pad("all", to_length=(5, 2))([np.ones((3, 2)), np.ones((2, 3))])
-    with pytest.raises(ValueError, match=r"to_length has 3 lengths, batch\[0\] has 2 dimensions"):
-        Pad("all", to_length=(5, 2, 1))([np.ones((3, 2))])
+        Pad("all", to_length=2)([np.ones((2, 2)), np.ones((2, 3))])
 
 
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"axis": True}, TypeError, "Pad: axis must be an int or 'all', got True"),
-        ({"axis": "both"}, TypeError, "Pad: axis must be an int or 'all', got 'both'"),
+        ({"axis": True}, TypeError, "Pad: axis must be an int .* or 'all', got True"),
+        ({"axis": "both"}, TypeError, "Pad: axis must be an int .* or 'all', got 'both'"),
         ({"axis": 1.0}, TypeError, "Pad: axis must be"),
         ({"axis": None}, TypeError, "Pad: axis must be"),
         ({"pad": None}, TypeError, "Pad: pad must be a number, got None"),
@@ -372,14 +370,9 @@ def test_axes_and_lengths_that_do_not_fit_the_samples_are_refused() -> None:
         ({"mask": "yes"}, ValueError, "Pad: mask should be a boolean"),
         ({"round_to": 0}, ValueError, "Pad: round_to must be a positive int or None, got 0"),
         ({"round_to": True}, TypeError, "Pad: round_to must be a positive int or None, got True"),
-        ({"to_length": 0}, ValueError, "Pad: to_length must be a positive int, got 0"),
-        ({"to_length": True}, TypeError, "Pad: to_length must be a positive int, got True"),
+        ({"to_length": 0}, ValueError, "Pad: to_length must be a positive int or None, got 0"),
+        ({"to_length": True}, TypeError, "Pad: to_length must be a positive int or None, got True"),
         ({"to_length": (1, 2)}, TypeError, "Pad: to_length must be a positive int"),
-        (
-            {"to_length": (1, 0), "axis": "all"},
-            ValueError,
-            "Pad: each to_length must be a positive int, got 0",
-        ),
         ({"to_length": 2, "round_to": 2}, ValueError, "Pad: pass either to_length or round_to, not both"),
     ],
 )
@@ -403,11 +396,11 @@ def test_append_keeps_every_shape_and_dtype() -> None:
 
 
 def test_append_refuses_unfit_samples() -> None:
-    with pytest.raises(ValueError, match=r"Append: batch\[1\] has 1 dimension, so there is no place"):
+    with pytest.raises(ValueError, match=r"Append: batch\[1\] has shape \(1,\), so there is no place"):
         Append(batch_axis=2)([np.ones((1, 1)), [1]])
     with pytest.raises(TypeError, match=r"Append: batch\[1\] is of type str"):
         Append()([1, "a"])
-    with pytest.raises(TypeError, match="Append: batch_axis must be an int, got True"):
+    with pytest.raises(TypeError, match=r"Append: batch_axis must be an int .* got True"):
         Append(batch_axis=True)
     with pytest.raises(ValueError, match="Append: expand should be a boolean"):
         Append(expand=2)  # type: ignore[arg-type]
@@ -474,7 +467,7 @@ def test_functions_are_checked_at_construction() -> None:
 def test_errors_of_parts_name_the_place_in_the_sample() -> None:
     function = Dict({"a": (Stack(), {"b": Pad()}), "s": Sentence(Stack(), sk.default_collate)})
     good = {"a": (1, {"b": [1]}), "s": Sentence(1, [2])}
-    with pytest.raises(ValueError, match=r"^Pad: batch\[1\]\['a'\]\[1\]\['b'\] has 2 dimensions"):
+    with pytest.raises(ValueError, match=r"^Pad: batch\[1\]\['a'\]\[1\]\['b'\] has shape \(1, 1\)"):
         function([good, {**good, "a": (1, {"b": [[1]]})}])
     with pytest.raises(ValueError, match=r"^Stack: batch\[1\]\['s'\]\.words .*\(1,\), batch\[0\]"):
         function([good, {**good, "s": Sentence([1], [2])}])
@@ -516,10 +509,9 @@ def test_samples_of_another_class_are_refused(sample: Any) -> None:
     [
         (tuple, [Stack()], TypeError, "NamedTuple: container must be a class of named tuples"),
         (Sentence(1, 2), [Stack()], TypeError, "NamedTuple: container must be a class"),
-        (Sentence, [Stack()], ValueError, "NamedTuple: 1 functions for Sentence, which has 2 fields"),
-        (Sentence, {"words": Stack()}, ValueError, r"functions lacks \['label'\]; Sentence has the fields"),
-        (Sentence, {"words": Stack(), "label": Stack(), "x": List()}, ValueError, r"has also \['x'\]"),
-        (Sentence, Stack(), TypeError, "NamedTuple: functions must be a sequence or a mapping"),
+        (Sentence, [Stack()], ValueError, r"fields \('words', 'label'\) of Sentence is needed, got 1"),
+        (Sentence, {"words": Stack()}, ValueError, r"of Sentence is needed, got \['words'\]"),
+        (Sentence, {"words": Stack(), "label": Stack(), "x": List()}, ValueError, r"'label', 'x'\]"),
         (Sentence, [Stack(), 1], TypeError, "NamedTuple: the function for 'label' must be callable"),
     ],
 )
@@ -579,8 +571,6 @@ def test_dict_refuses_unfit_samples() -> None:
         Dict({"a": Stack()}, "keep")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="Dict: extra must be callable"):
         Dict({"a": Stack()}, None)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="Dict: at least one function"):
-        Dict({})
 
 
 # -------------------------------------------------------------------- PerShard

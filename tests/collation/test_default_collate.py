@@ -283,7 +283,7 @@ def test_masks_are_kept():
     out = default_collate([masked, np.ma.array([3.0, 4.0])])
     assert type(out) is np.ma.MaskedArray
     np.testing.assert_array_equal(out.mask, [[False, True], [False, False]])
-    np.testing.assert_array_equal(out.data, [[1, 2], [3, 4]])
+    np.testing.assert_array_equal(out.compressed(), [1, 3, 4])
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -584,13 +584,6 @@ def test_default_convert_returns_an_item_unchanged():
     assert default_convert(item) is item
 
 
-def test_default_convert_applies_a_registry_to_the_leaves():
-    item = (np.ones(2), {"a": [1, "x", None]}, Point(1, b"y"))
-    out = default_convert(item, convert_fn_map={np.ndarray: np.ndarray.tolist, int: str})
-    assert out == ([1.0, 1.0], {"a": ["1", "x", None]}, Point("1", b"y"))
-    assert type(out[2]) is Point
-
-
 # -------------------------------------------------------------------- torch
 
 
@@ -674,20 +667,7 @@ def test_arrays_that_cannot_be_exported_are_refused_by_name(
         function(samples)
 
 
-class Quantity(np.ndarray):
-    unit = "m"
-
-
-class Wrapped(ByArray):
-    units = "km"
-
-
-def in_metres(*values: float) -> Any:
-    return np.array(values).view(Quantity)
-
-
 SECONDS, DAYS = np.timedelta64(1, "s"), np.timedelta64(1, "D")
-METRES, FEET = (np.dtype("i4", metadata={"unit": unit}) for unit in ("m", "ft"))
 
 
 @for_each("function", [default_collate, sk.Stack()])
@@ -705,11 +685,7 @@ METRES, FEET = (np.dtype("i4", metadata={"unit": unit}) for unit in ("m", "ft"))
         ([SECONDS, 3], r"batch\[1\] has dtype int64, batch\[0\] has timedelta64\[s\]; no dtype holds both"),
         ([np.datetime64("2020-01-01"), DAYS], r"batch\[1\] has dtype timedelta64\[D\]"),
         ([SECONDS, np.timedelta64(3)], r"batch\[1\] is 3 generic time units"),
-        ([np.array([1], METRES), np.array([1], FEET)], r"batch\[1\] has dtype int32 with metadata .*'ft'"),
-        ([np.array([1], METRES), np.array([1], "i4")], r"batch\[1\] has dtype int32, batch\[0\] .*'m'"),
         ([np.array([(1,)], [("a", int)]), np.array([(1,)], [("b", int)])], r"no dtype holds both"),
-        ([in_metres(1), in_metres(2)], r"batch\[0\] has the unit m, which an array does not keep"),
-        ([np.ones(1), Wrapped([1])], r"batch\[1\] has the unit km"),
         ([1, None], r"batch\[1\] is"),
     ],
 )
@@ -732,17 +708,6 @@ def test_ints_stay_ints_and_dates_stay_dates(function: Any) -> None:
     day, nat = np.datetime64("2020-01-01"), np.datetime64("NaT")
     same(function([day, np.datetime64("2020-01-01T05")]), np.array([day, "2020-01-01T05"], "M8[h]"))
     assert np.isnat(function([nat, day])).tolist() == [True, False]
-    assert function([np.array([1], METRES)] * 2).dtype.metadata == {"unit": "m"}
-
-
-@pytest.mark.parametrize(
-    "numbers", [[2**63, -1], [2**53 + 1, 0.5], [np.uint64(2**63), -1], [SECONDS, 3]], ids=str
-)
-def test_ints_in_lists_that_numpy_would_change_are_refused(numbers: Any) -> None:
-    for sample in (numbers, tuple(numbers), [numbers]):
-        with pytest.raises(ValueError, match=r"batch\[1\] holds .*, which does not fit into"):
-            sk.Stack()([np.zeros(np.shape(sample)), sample])
-    same(sk.Stack()([[2**60, 0.5]]), np.array([[2**60, 0.5]]))
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
@@ -761,15 +726,12 @@ def test_ints_with_missing_values_do_not_become_floats(library: str) -> None:
         Stack("float64")([make([1, None])])
 
 
-def test_masks_hide_values_that_do_not_fit_and_fill_values_are_kept_if_they_agree() -> None:
-    hidden = np.ma.array([300, 1], mask=[True, False], fill_value=-9)
+def test_masks_hide_values_that_do_not_fit() -> None:
+    hidden = np.ma.array([300, 1], mask=[True, False])
     out = sk.Stack("i1")([hidden, np.array([2, 3])])
     assert out.tolist() == [[None, 1], [2, 3]]
-    assert out.fill_value == -9
     with pytest.raises(ValueError, match=r"batch\[1\] holds 300"):
         sk.Stack("i1")([hidden, np.ma.array([300, 1])])
-    other = np.ma.array([5, 6], mask=[True, False], fill_value=7)
-    assert default_collate([hidden, other]).fill_value == np.ma.default_fill_value(np.zeros(1, int))
     assert default_collate([np.ma.masked, 3.0]).tolist() == [None, 3.0]
 
 
@@ -807,8 +769,6 @@ def test_tables_of_all_libraries_are_stacked_alike(kind: str) -> None:
     same(default_collate([table(x=[1], y=[np.nan])] * 2), np.array([[[1, np.nan]]] * 2))
     with pytest.raises(ValueError, match=r"batch\[1\] has the names \['y', 'x'\]"):
         default_collate([table(x=[1], y=[2]), table(y=[2], x=[1])])
-    with pytest.raises(ValueError, match=r"batch\[1\] is of type \w+ and holds ints .* beyond 2\*\*53"):
-        default_collate([table(x=[1], y=[0.5]), table(x=[large], y=[0.5])])
 
 
 @pytest.mark.parametrize("function", [default_collate, sk.Stack(), sk.Pad()])
