@@ -15,7 +15,7 @@ from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from .error_path import locate
 from .errors import EndOfSequence
-from .indices import Endless, Plan, each, nth
+from .indices import Plan, each, nth
 
 __all__ = [
     "Progress",
@@ -24,14 +24,12 @@ __all__ = [
     "first_error",
     "is_one_shot",
     "located",
-    "read_forwards",
     "restarting",
     "surviving",
     "until_the_end",
 ]
 
 T = TypeVar("T")
-_END = object()
 
 
 class Progress:
@@ -216,23 +214,3 @@ def until_the_end(source: Any, indices: Iterable[int]) -> list[Any]:
     except EndOfSequence:
         pass
     return items
-
-
-def read_forwards(view: Any, i: int) -> Any:
-    """Return item `i` of a sequence that can only be iterated, by iterating up to it.
-
-    >>> from seqkit import uniter
-    >>> read_forwards(uniter("abc"), 1)
-    'b'
-    """
-    items, position = view._iter(Endless()), 0
-    while position < i:
-        try:
-            if next(items, _END) is _END:
-                break
-        except Exception:
-            pass  # an earlier item fails
-        position += 1
-    for item in items:
-        return item
-    raise EndOfSequence(f"{view._name}: index {i} out of range for length {position}")

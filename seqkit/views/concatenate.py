@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import accumulate, chain
 from typing import Any, overload
 
 import numpy as np
 
 from ..core.arguments import check_sequences
-from ..core.indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_array
-from ..core.iteration import read_forwards
+from ..core.indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, as_array
 from ..core.once import cached
 from ..core.source import as_view
 from ..core.view import Indexable, T, View, sized
@@ -71,36 +70,18 @@ class Concatenate(OneOfSeveral):
         lengths = [source._n for source in self._sources]
         if any(n is UNBOUNDED for n in lengths[:-1]):
             raise TypeError("concatenate: only the last sequence may be unbounded")
-        if any(isinstance(n, Unsized) for n in lengths):
-            return UNBOUNDED if lengths[-1] is UNBOUNDED else UNKNOWN
-        return int(sum(lengths))
+        if any(n is UNKNOWN for n in lengths):
+            return UNKNOWN
+        return UNBOUNDED if any(n is UNBOUNDED for n in lengths) else int(sum(lengths))
 
     @cached
-    def _starts(self) -> list[int] | None:
-        """The index of the first item of each part; None if a part before the last has no length."""
-        lengths = [source._n for source in self._sources[:-1]]
-        if any(isinstance(n, Unsized) for n in lengths):
-            return None
-        return [*accumulate(map(int, lengths), initial=0)][: len(self._sources)]
+    def _starts(self) -> list[int]:
+        """The index of the first item of each part."""
+        return [*accumulate((int(source._n) for source in self._sources[:-1]), initial=0)]
 
     def _place(self, i: int) -> tuple[int, int]:
-        assert self._starts is not None
         which = bisect_right(self._starts, i) - 1
         return which, i - self._starts[which]
-
-    def _get(self, i: int) -> Any:
-        return read_forwards(self, i) if self._starts is None else super()._get(i)
-
-    def _getmany(self, indices: Indices) -> Sequence[Any]:
-        return View._getmany(self, indices) if self._starts is None else super()._getmany(indices)
-
-    def _set(self, i: int, value: Any) -> Iterable[Any]:
-        if self._starts is None:
-            raise TypeError(f"concatenate: assignment needs sequences with a length: {UNKNOWN.reason}")
-        return super()._set(i, value)
-
-    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        return () if self._starts is None else super()._parts(i)
 
     def _places(self, indices: Indices) -> tuple[IntArray, IntArray]:
         wanted, starts = as_array(indices), np.asarray(self._starts, np.int64)
@@ -110,17 +91,13 @@ class Concatenate(OneOfSeveral):
     def _iter(self, plan: Plan) -> Iterator[Any]:
         if isinstance(plan, Endless):
             return chain.from_iterable(source._iter(source._plan()) for source in self._sources)
-        if self._starts is None:
-            return View._iter(self, plan)
-        if isinstance(plan, range) and plan.step == 1:
-            pieces = self._pieces(plan, self._starts)
-            return chain.from_iterable(source._iter(part) for source, part in pieces if len(part))
+        if isinstance(plan, range) and plan.step == 1 and self._n is not UNKNOWN:
+            return chain.from_iterable(source._iter(part) for source, part in self._pieces(plan) if len(part))
         return super()._iter(plan)
 
-    def _pieces(self, plan: range, starts: list[int]) -> Iterator[tuple[View[Any], range]]:
-        for source, start in zip(self._sources, starts, strict=True):
-            n = source._n
-            stop = plan.stop - start if isinstance(n, Unsized) else min(plan.stop - start, n)
+    def _pieces(self, plan: range) -> Iterator[tuple[View[Any], range]]:
+        for source, start in zip(self._sources, self._starts, strict=False):
+            stop = int(min(plan.stop - start, source._n))
             yield source, range(max(plan.start - start, 0), max(stop, 0))
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:

@@ -20,6 +20,7 @@ from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
 from ..core.view import Indexable, T, View, has_length, in_order, name_of
 from .bases.columns import Columns, selected
+from .bases.forwards import read_forwards
 from .bases.scanned import END, Scan, Scanned
 
 __all__ = ["Filter", "filter"]
@@ -213,7 +214,7 @@ class Filter(Scanned[T], Columns[T]):
             fail(self, j, error, f"in predicate, for item {j} of the sequence")
 
     def _get(self, i: int) -> Any:
-        return self._read(i) if self._is_unsized else self._chosen.view._get(i)
+        return read_forwards(self, i) if self._is_unsized else self._chosen.view._get(i)
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         return super()._getmany(indices) if self._is_unsized else self._chosen.view._getmany(indices)

@@ -28,6 +28,7 @@ from ..core.once import Deferred
 from ..core.source import as_view, owned
 from ..core.values import values_of
 from ..core.view import Indexable, T, View, has_length, in_order, is_measured, sized
+from .bases.forwards import read_forwards
 from .bases.groups import Group, Kept
 from .bases.scanned import END, Scan, Scanned
 
@@ -233,7 +234,7 @@ class Flatten(Scanned[Any]):
 
     def _get(self, i: int) -> Any:
         if self._is_unsized:
-            return self._read(i)
+            return read_forwards(self, i)
         which = int(self._ends.searchsorted(i, "right"))
         try:
             group = self._kept.read(which)

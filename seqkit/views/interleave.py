@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import cycle, islice, pairwise
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 from ..core.arguments import as_sequences
 from ..core.errors import EndOfSequence
-from ..core.indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, Unsized
-from ..core.iteration import read_forwards, surviving
+from ..core.indices import UNBOUNDED, UNKNOWN, Endless, Length, Plan, Unsized
+from ..core.iteration import surviving
 from ..core.once import cached
 from ..core.source import as_view
 from ..core.view import Indexable, T, View, sized
@@ -74,56 +74,32 @@ class Interleave(OneOfSeveral):
         self._stop = stop
 
     def _length(self) -> Length:
-        lengths = [source._n for source in self._sources]
-        if all(n is not UNKNOWN for n in lengths):
-            return UNBOUNDED if isinstance(self._rounds.length, Unsized) else self._rounds.length
+        if all(source._n is not UNKNOWN for source in self._sources):
+            return self._stretches.starts[-1]
         if self._stop == "shortest":
             raise TypeError(
                 f"interleave: stop='shortest' needs sequences with a length, or unbounded: {UNKNOWN.reason}"
             )
-        return UNBOUNDED if any(n is UNBOUNDED for n in lengths) else UNKNOWN
+        return UNKNOWN
 
     @cached
-    def _rounds(self) -> Rounds:
+    def _stretches(self) -> Stretches:
         lengths = [source._n for source in self._sources]
-        return Rounds(lengths, min(lengths, default=0) if self._stop == "shortest" else UNBOUNDED)
-
-    @cached
-    def _is_clear(self) -> bool:
-        """Do all sources have a length, or none because they are unbounded?"""
-        return all(source._n is not UNKNOWN for source in self._sources)
+        return Stretches(lengths, min(lengths, default=0) if self._stop == "shortest" else UNBOUNDED)
 
     def _place(self, i: int) -> tuple[int, int]:
-        return self._rounds.place(i)
-
-    def _get(self, i: int) -> Any:
-        return super()._get(i) if self._is_clear else read_forwards(self, i)
-
-    def _set(self, i: int, value: Any) -> Iterable[Any]:
-        if not self._is_clear:
-            raise TypeError(f"interleave: assignment needs sequences with a length: {UNKNOWN.reason}")
-        return super()._set(i, value)
-
-    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        return super()._parts(i) if self._is_clear else ()
-
-    def _getmany(self, indices: Indices) -> Sequence[Any]:
-        return super()._getmany(indices) if self._is_clear else View._getmany(self, indices)
+        return self._stretches.place(i)
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        if not self._is_clear:
-            return self._in_rounds(plan) if isinstance(plan, Endless) else View._iter(self, plan)
-        rounds = self._rounds
         if isinstance(plan, Endless):
-            return self._in_turn(plan, rounds.turns(0, self._n), [s._plan() for s in self._sources])
-        if isinstance(plan, range) and plan.step == 1 and plan:
-            shares = [*map(range, rounds.before(plan.start), rounds.before(plan.stop))]
-            return self._in_turn(plan, rounds.turns(plan.start, plan.stop), shares)
+            return self._in_rounds(plan, [source._plan() for source in self._sources])
+        if isinstance(plan, range) and plan == range(plan.stop) and plan.stop == self._n:
+            return self._in_rounds(plan, self._stretches.shares())
         return super()._iter(plan)
 
-    def _in_rounds(self, plan: Plan) -> Iterator[Any]:
-        """Iterate all sources in turn, each as far as it goes."""
-        waiting = deque(source._iter(source._plan()) for source in self._sources)
+    def _in_rounds(self, plan: Plan, shares: Sequence[Plan]) -> Iterator[Any]:
+        """Iterate all sources in turn, each over its share of the plan."""
+        waiting = deque(source._iter(share) for source, share in zip(self._sources, shares, strict=True))
 
         def read(i: int) -> Any:
             while waiting:
@@ -148,11 +124,11 @@ class Interleave(OneOfSeveral):
         return sources if self._stop == "longest" else [*sources, f"stop={self._stop!r}"]
 
 
-class Rounds:
+class Stretches:
     """Several sequences in turn: in round r, each sequence of more than r items has a turn.
 
-    A *stretch* is a run of rounds in which the same sequences take part. `_firsts` holds the first round of
-    each stretch, and `_starts` the index of its first item, followed by the length of all.
+    A *stretch* is a run of rounds in which the same sequences take part. `firsts` holds the first round of
+    each stretch, and `starts` the index of its first item, followed by the length of all.
 
     Parameters
     ----------
@@ -162,49 +138,32 @@ class Rounds:
 
     Examples
     --------
-    >>> rounds = Rounds([1, 3], 3)
-    >>> [rounds.place(i) for i in range(4)]
-    [(0, 0), (1, 0), (1, 1), (1, 2)]
+    >>> stretches = Stretches([1, 3], 3)
+    >>> [stretches.place(i) for i in range(4)], stretches.shares()
+    ([(0, 0), (1, 0), (1, 1), (1, 2)], [range(0, 1), range(0, 3)])
     """
 
     def __init__(self, lengths: Sequence[Length], most: Length) -> None:
-        self._lengths = lengths
-        self._sorted = sorted(lengths)
+        self._lengths = [min(n, most) for n in lengths]
         self._last: tuple[int, list[int]] = (-1, [])
-        ends = sorted({0, *(min(n, most) for n in lengths)})
-        self._firsts = [int(end) for end in ends[:-1]]
-        self._starts: list[Length] = [0]
+        ordered = sorted(self._lengths)
+        ends = sorted({0, *ordered})
+        self.firsts = [int(end) for end in ends[:-1]]
+        self.starts: list[Length] = [0]
         for first, end in pairwise(ends):
-            size = (len(lengths) - bisect_right(self._sorted, first)) * (end - first)
-            self._starts.append(end if isinstance(end, Unsized) else int(self._starts[-1] + size))
-        self.length = self._starts[-1]
-
-    def _stretch(self, i: int) -> tuple[int, int, list[int]]:
-        """Return the number of the stretch of item `i`, how many items come before, and its sequences."""
-        stretch = bisect_right(self._starts, i) - 1
-        number, members = self._last  # replaced as a whole, so threads may share it
-        if number != stretch:
-            members = [which for which, n in enumerate(self._lengths) if n > self._firsts[stretch]]
-            self._last = stretch, members
-        return stretch, i - int(self._starts[stretch]), members
+            size = (len(lengths) - bisect_right(ordered, first)) * (end - first)
+            self.starts.append(UNBOUNDED if isinstance(end, Unsized) else int(self.starts[-1] + size))
 
     def place(self, i: int) -> tuple[int, int]:
         """Return the sequence whose turn item `i` is, and the round."""
-        stretch, offset, members = self._stretch(i)
-        rounds, turn = divmod(offset, len(members))
-        return members[turn], self._firsts[stretch] + rounds
+        stretch = bisect_right(self.starts, i) - 1
+        number, members = self._last  # replaced as a whole, so threads may share it
+        if number != stretch:
+            members = [which for which, n in enumerate(self._lengths) if n > self.firsts[stretch]]
+            self._last = stretch, members
+        rounds, turn = divmod(i - int(self.starts[stretch]), len(members))
+        return members[turn], self.firsts[stretch] + rounds
 
-    def turns(self, start: int, stop: Length) -> Iterator[int]:
-        """Yield the sequence whose turn it is, for each item from `start` to `stop`."""
-        while start < stop:
-            stretch, offset, members = self._stretch(start)
-            end = min(stop, self._starts[stretch + 1])
-            first = offset % len(members)
-            last = None if isinstance(end, Unsized) else first + end - start
-            yield from islice(cycle(members), first, last)
-            start = int(end)
-
-    def before(self, i: int) -> list[int]:
-        """Return how many items of each sequence come before item `i`."""
-        which, j = self.place(i - 1) if i else (-1, 0)
-        return [int(min(n, j + (number <= which))) for number, n in enumerate(self._lengths)]
+    def shares(self) -> list[range]:
+        """Return the items of each sequence that have a turn, if all sequences end."""
+        return [range(int(n)) for n in self._lengths]

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...core.indices import IndexArray, Indices, Plan, Selected, as_list, each, ends
+from ...core.indices import UNKNOWN, IndexArray, Indices, Plan, Selected, as_list, each, ends
 from ...core.iteration import located
 from ...core.view import View
 from .columns import Columns
+from .forwards import read_forwards
+from .passes import Passes
 
 __all__ = ["OneOfSeveral", "read_grouped"]
 
@@ -19,9 +21,13 @@ IntArray = npt.NDArray[np.int64]
 
 
 class OneOfSeveral(Columns[Any]):
-    """A view whose item i is item j of source w, where ``_place(i)`` is (w, j)."""
+    """A view whose item i is item j of source w, where ``_place(i)`` is (w, j).
+
+    With an unknown length it is only iterated. A subclass then handles the plan `Endless`.
+    """
 
     _passes_on = True
+    _forwards: Passes | None = None  # see `read_forwards`
 
     def _place(self, i: int) -> tuple[int, int]:
         """Return the number of the source of item `i`, and the index there."""
@@ -36,18 +42,23 @@ class OneOfSeveral(Columns[Any]):
         return self._sources[which]
 
     def _get(self, i: int) -> Any:
+        if self._n is UNKNOWN:
+            return read_forwards(self, i)
         which, j = self._place(i)
         return self._source(which)._get(j)
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
+        if self._n is UNKNOWN:
+            return super()._getmany(indices)
         which, local = self._places(indices)
         if which.size and (which == which[0]).all():
             return self._source(int(which[0]))._getmany(local)
         return read_grouped(which, lambda w, positions: self._source(w)._getmany(local[positions]))
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        if not (self._reads_ahead and ends(plan)):  # a share of an endless plan may have no next item
-            return View._iter(self, plan)
+        # A share of an endless plan may have no next item.
+        if not (self._reads_ahead and ends(plan)) or self._n is UNKNOWN:
+            return super()._iter(plan)
         turns = (self._place(i)[0] for i in each(plan))
         return self._in_turn(plan, turns, [self._share(plan, w) for w in range(len(self._sources))])
 
@@ -66,10 +77,14 @@ class OneOfSeveral(Columns[Any]):
         return located(self, plan, map(next, map(items.__getitem__, turns)))
 
     def _set(self, i: int, value: Any) -> Iterable[Any]:
+        if self._n is UNKNOWN:
+            raise TypeError(f"{self._name}: assignment needs sequences with a length: {UNKNOWN.reason}")
         which, j = self._place(i)
         return self._source(which)._set(j, value)
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        if self._n is UNKNOWN:
+            return ()
         which, j = self._place(i)
         return ((self._source(which), (j,)),)
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import closing
-from functools import partial
 from typing import Any
 
 from ...core.error_path import locate
-from ...core.errors import EndOfSequence, fail
-from ...core.indices import Endless, Unsized
+from ...core.indices import Unsized
 from ...core.iteration import Progress, restarting
 from ...core.once import Deferred
 from ...core.tracebacks import hide_frames
 from ...core.view import T_co, View, is_measured
-from .passes import Passes, Stopped
+from .passes import Passes
 
 __all__ = ["END", "Scan", "Scanned"]
 
@@ -118,7 +115,7 @@ class Scanned(View[T_co]):
     _most: int | None = None  # items, if this is the head of a view
     # Not part of copies and pickles.
     _last: weakref.ref[Iteration] | None = None  # the last iteration
-    _passes: Passes | None = None  # for reads by index
+    _forwards: Passes | None = None  # see `read_forwards`
     _progress: Any = None  # which often cannot be pickled
 
     def __init__(self, sources: tuple[View[Any], ...], most: int | None = None) -> None:
@@ -127,7 +124,7 @@ class Scanned(View[T_co]):
         self._most = most
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = "_last", "_passes", "_progress"
+        left_out = "_last", "_forwards", "_progress"
         return {name: value for name, value in vars(self).items() if name not in left_out}
 
     # ---------------------------------------------------------------- hooks
@@ -184,38 +181,3 @@ class Scanned(View[T_co]):
         if self._found.known:
             return super()._head(n)
         return self._first(n if self._most is None else min(n, self._most))
-
-    def _read(self, i: int) -> Any:
-        """Return item `i`, found by iterating up to it. A larger index continues the iteration."""
-        if self._passes is None:
-            other = self._rebuild(self._sources)  # not this view, which would then be part of a cycle
-            self._passes = Passes(partial(_outcomes, other), 0, 1)
-        elif self._passes.pid != os.getpid():
-            self._passes = self._passes.after_fork()
-        found = self._passes.read(i)
-        if isinstance(found, _Failed):
-            raise found.error
-        if isinstance(found, Stopped):
-            if found.error is not None:
-                fail(self, i, found.error)
-            raise EndOfSequence(f"{self._name}: index {i} out of range for length {found.at}")
-        return found
-
-
-class _Failed:
-    """An item that failed, in a pass for reads by index."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-
-def _outcomes(view: View[Any]) -> Iterator[Any]:
-    items = view._iter(Endless())
-    while True:
-        try:
-            outcome = next(items, END)
-        except Exception as error:
-            outcome = _Failed(error)
-        if outcome is END:
-            return
-        yield outcome

@@ -1,0 +1,58 @@
+"""`read_forwards`: an item of a view that can only be iterated, because its length is unknown."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from ...core.errors import EndOfSequence, fail
+from ...core.indices import Endless
+from ...core.view import View
+from .passes import Passes, Stopped
+
+__all__ = ["read_forwards"]
+
+
+def read_forwards(view: Any, i: int) -> Any:
+    """Return item `i` of a view by iterating up to it. A larger index continues the iteration.
+
+    The view keeps the iteration in its attribute `_forwards`.
+
+    >>> from seqkit import concatenate, uniter
+    >>> both = concatenate([uniter(lambda: iter("ab")), "cd"])
+    >>> read_forwards(both, 2)
+    'c'
+    """
+    passes: Passes | None = view._forwards
+    if passes is None:
+        other = view._rebuild(view._sources)  # not this view, which would then be part of a cycle
+        passes = view._forwards = Passes(partial(_outcomes, other), 0, 1)
+    elif passes.pid != os.getpid():
+        passes = view._forwards = passes.after_fork()
+    found = passes.read(i)
+    if isinstance(found, _Failed):
+        raise found.error
+    if isinstance(found, Stopped):
+        if found.error is not None:
+            fail(view, i, found.error)
+        raise EndOfSequence(f"{view._name}: index {i} out of range for length {found.at}")
+    return found
+
+
+class _Failed:
+    """An item that failed, in a pass for reads by index."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+def _outcomes(view: View[Any]) -> Iterator[Any]:
+    items = view._iter(Endless())
+    while True:
+        try:
+            yield from items
+            return
+        except Exception as error:
+            yield _Failed(error)
