@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import re
 from bisect import bisect_right
@@ -27,8 +29,11 @@ from .files import as_path, found, name_file, natural
 from .handles import Handles
 from .per_process import PerProcess
 
-__all__ = ["ParquetRows", "parquet"]
+__all__ = ["PLAN", "SUCCESS", "ParquetRows", "parquet", "part_names"]
 
+# Files in a folder that `materialize` writes: the plan while it does so, and an empty file at the end.
+PLAN = "plan.json"
+SUCCESS = "_SUCCESS"
 CACHE_BYTES = 256 * 1024 * 1024
 # Tables whose log says which of the files, and which of their rows, are valid; and libraries that read it.
 TABLES = {
@@ -123,12 +128,7 @@ def _paths(path: Any) -> list[tuple[str, dict[str, str | None]]]:
 
 def _files(path: str) -> list[str]:
     if os.path.isdir(path):
-        unfinished = iglob(os.path.join(escape(path), "**", "*.parquet.partial"), recursive=True)
-        if (partial_folder := next(unfinished, None)) is not None:
-            raise ValueError(
-                f"parquet: {partial_folder} is not complete. Call materialize again to finish it, or delete"
-                " it."
-            )
+        _refuse_unfinished(path)
         for mark, (kind, library) in TABLES.items():
             if next(iglob(os.path.join(escape(path), mark)), None) is not None:
                 raise ValueError(
@@ -141,6 +141,28 @@ def _files(path: str) -> list[str]:
     each = [_files(name) if os.path.isdir(name) else [name] for name in iglob(path, recursive=True)]
     unique = {name for names in each for name in names}
     return sorted(unique, key=lambda name: (natural(name), name))
+
+
+def part_names(items: int, rows: int) -> list[str]:
+    """Return the names of the files in which `materialize` keeps a number of items, `rows` in each."""
+    return [f"part-{p:06}.parquet" for p in range(math.ceil(items / rows))]
+
+
+def _refuse_unfinished(path: str) -> None:
+    """Raise ValueError if `materialize` did not finish a folder at or below a path."""
+    for plan in iglob(os.path.join(escape(path), "**", PLAN), recursive=True):
+        with open(plan, encoding="utf-8") as file:
+            text = file.read()
+        folder = os.path.dirname(plan)
+        if '"seqkit"' not in text or os.path.exists(os.path.join(folder, SUCCESS)):
+            continue
+        found = json.loads(text)
+        names = part_names(found["n"], found["k"])
+        missing = [name for name in names if not os.path.exists(os.path.join(folder, name))]
+        raise ValueError(
+            f"parquet: {folder} is not complete. Of its {len(names)} parts, {len(missing)} are missing:"
+            f" {listed(missing)}. Call materialize again to finish it, or delete it."
+        )
 
 
 def _base(path: str) -> str:

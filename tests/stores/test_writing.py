@@ -792,11 +792,17 @@ def test_shards_of_several_ranks_are_read_together(tmp_path: Path) -> None:
     assert same(sk.sources.parquet(folder), expected)
     assert same(sk.read(folder), expected)
     assert same(sk.read(folder / "*.parquet"), expected)
-    begun(view, folder / "rank-3.parquet")
-    with pytest.raises(ValueError, match=r"rank-3\.parquet\.partial is not complete"):
-        sk.sources.parquet(folder)
-    with pytest.raises(ValueError, match="is not complete"):
-        sk.read(folder)
+    unfinished = folder / "rank-3.parquet"
+    unfinished.mkdir()
+    (unfinished / "plan.json").write_text('{"seqkit": 1, "n": 5, "k": 2}')
+    (unfinished / "part-000001.parquet").touch()
+    message = r"rank-3\.parquet is not complete\. Of its 3 parts, 2 are missing: 'part-000000"
+    for path in (folder, unfinished, folder / "*.parquet"):
+        with pytest.raises(ValueError, match=message):
+            sk.read(path)
+    (unfinished / "plan.json").write_text("{}")  # a file of another program
+    (unfinished / "part-000001.parquet").unlink()
+    assert len(sk.read(folder)) == N
 
 
 def test_two_processes_do_not_write_to_one_path(tmp_path: Path) -> None:
