@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 import seqkit as sk
-from seqkit.core.indices import UNBOUNDED, Plan
+from seqkit.core.indices import Plan
 from seqkit.core.iteration import surviving
+from seqkit.core.lengths import UNBOUNDED
 from seqkit.testing.failing import by_index, by_iteration
 
 __all__ = [

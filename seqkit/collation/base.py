@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core.arguments import is_table
 from ..core.errors import as_given
-from ..core.view import name_of
+from ..core.expression import name_of
 
 __all__ = ["Collate", "Place", "as_collate", "as_samples", "shown"]
 

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from .indices import UNKNOWN, Length
 from .lazy import TABLE, load
+from .lengths import UNKNOWN, Length
 
 __all__ = ["TableReader", "as_results", "length_of", "reads_many", "recognise"]
 

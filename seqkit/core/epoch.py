@@ -6,9 +6,13 @@ draws follow the epoch, such as the numbers of `random_map`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-__all__ = ["AS_IT_STANDS", "DRAWS", "ORDER", "EpochPair"]
+if TYPE_CHECKING:
+    from .view import View
+
+__all__ = ["AS_IT_STANDS", "DRAWS", "ORDER", "EpochPair", "at_epoch", "upwards"]
 
 # The bits of `View._varies`.
 ORDER = 1  # another item stands at each position in each epoch
@@ -63,3 +67,68 @@ class EpochPair(NamedTuple):
 
 
 AS_IT_STANDS = EpochPair(None, None)
+
+
+def at_epoch(root: View[Any], epoch: EpochPair) -> View[Any]:
+    """Key the views of an expression for an epoch. Views that do not vary are not visited."""
+    path: list[tuple[View[Any], EpochPair]] = []
+    while _follows(root) and len(root._sources) == 1:
+        path.append((root, epoch))
+        epoch = epoch.kept if root._keeps else epoch
+        (root,) = root._sources
+    found = _all_at_epoch(root, epoch) if _follows(root) else root
+    for node, own in reversed(path):
+        found = _keyed(node, (found,), own)
+    return found
+
+
+def _all_at_epoch(root: View[Any], epoch: EpochPair) -> View[Any]:
+    keyed: dict[Key, View[Any]] = {}
+    for node, key, sources in upwards(root, _follows):
+        follows = tuple([keyed[source] for source in sources])
+        keyed[key] = _keyed(node, follows, epoch.kept if key[1] else epoch) if _follows(node) else node
+    return keyed[id(root), False]
+
+
+def _keyed(node: View[Any], sources: tuple[View[Any], ...], epoch: EpochPair) -> View[Any]:
+    new = node._keyed(sources, epoch)
+    if node._site is not None and new is not node:
+        new._site = node._site
+    return new
+
+
+def _follows(view: View[Any]) -> bool:
+    """May a view differ from epoch to epoch? A node with workers seeds their generators from the epoch."""
+    return bool(view._varies) or view._reads_ahead
+
+
+Key = tuple[int, bool]  # the id of a view, and whether a selection above it keeps its orders
+
+
+def upwards(
+    root: View[Any], goes_below: Callable[[View[Any]], bool] = lambda view: True
+) -> Iterator[tuple[View[Any], Key, list[Key]]]:
+    """Yield the views of an expression, each after its sources, with its key and those of its sources.
+
+    A view occurs twice if one selection keeps its orders, and another view follows them.
+
+    >>> import seqkit as sk
+    >>> order = sk.shuffle(range(4), seed=0)
+    >>> [node._name for node, _, _ in upwards(sk.collate([order, order[:4]]))]
+    ['source', 'shuffle', 'source', 'shuffle', 'gather', 'collate']
+    """
+    seen: set[Key] = set()
+    pending = [(root, False)]
+    while pending:
+        node, kept = pending[-1]
+        below = node._sources if goes_below(node) else ()
+        parts = [(source, kept or (node._keeps and place == 0)) for place, source in enumerate(below)]
+        keys = [(id(source), is_kept) for source, is_kept in parts]
+        if waiting := [part for part, key in zip(parts, keys, strict=True) if key not in seen]:
+            pending.extend(waiting[::-1])
+            continue
+        pending.pop()
+        key = id(node), kept
+        if key not in seen:
+            seen.add(key)
+            yield node, key, keys

@@ -18,21 +18,18 @@ from typing import Any, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
+from .lengths import Length, Unsized
 from .plain import plain
 
 __all__ = [
-    "UNBOUNDED",
-    "UNKNOWN",
     "Cursor",
     "Endless",
     "Expanded",
     "IndexArray",
     "Indices",
-    "Length",
     "Plan",
     "Selected",
     "Translated",
-    "Unsized",
     "as_array",
     "as_index_map",
     "as_list",
@@ -44,60 +41,16 @@ __all__ = [
     "is_repeatable",
     "nth",
     "select",
-    "unsized_range",
 ]
 
 IndexArray = npt.NDArray[np.integer[Any]]
 Indices = range | IndexArray | list[int]
 
 
-class Unsized(float):
-    """The length of a sequence that has none. It is greater than every index, and says why `len` fails."""
-
-    reason: str
-    remedy: str
-
-    def __new__(cls, reason: str, remedy: str) -> Unsized:
-        self = super().__new__(cls, "inf")
-        self.reason, self.remedy = reason, remedy
-        return self
-
-    def __reduce__(self) -> str:
-        return "UNBOUNDED" if self is UNBOUNDED else "UNKNOWN"
-
-
-UNBOUNDED = Unsized("it never ends", "Take a part of it with head(n)")
-UNKNOWN = Unsized(
-    "its end is only known once it is reached", "Read it with materialize, or give uniter a size"
-)
-
-Length = int | Unsized
-
-
 class Plan(Protocol):
     """The indices that will be read, in order. Each `iter` starts at the first one."""
 
     def __iter__(self) -> Iterator[int]: ...
-
-
-def unsized_range(key: slice, n: Unsized, who: str) -> range:
-    """Return the indices a slice selects from a sequence without a length.
-
-    >>> unsized_range(slice(2, 8, 3), UNBOUNDED, "cycle")
-    range(2, 8, 3)
-    """
-    start = 0 if key.start is None else operator.index(key.start)
-    step = 1 if key.step is None else operator.index(key.step)
-    if step == 0:
-        raise ValueError("slice step cannot be zero")
-    if key.stop is None and step > 0:
-        raise IndexError(f"{who}: an open slice needs a length, and there is none: {n.reason}")
-    if step < 0 and key.start is None:
-        raise IndexError(f"{who}: a slice from the end needs a length, and there is none: {n.reason}")
-    stop = -1 if key.stop is None else operator.index(key.stop)
-    if start < 0 or (key.stop is not None and stop < 0):
-        raise IndexError(f"{who}: negative bounds need a length, and there is none: {n.reason}")
-    return range(start, stop, step)
 
 
 def as_index_map(indices: Any, who: str, length: Callable[[], Length]) -> range | IndexArray:

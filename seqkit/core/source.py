@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from types import FunctionType, MethodType
-from typing import Any, NoReturn, Self, cast, overload
+from typing import Any, NoReturn, Protocol, Self, cast, overload
 
 import numpy as np
 
@@ -18,11 +18,33 @@ from .casting import holds
 from .chaining import Chainable
 from .epoch import DRAWS, EpochPair
 from .errors import EndOfSequence, brief, fail, fail_at_once
-from .indices import UNKNOWN, Indices, Plan, Unsized, as_array, as_list, as_slice, each
+from .indices import Indices, Plan, as_array, as_list, as_slice, each
+from .lengths import UNKNOWN, Unsized
 from .set_epoch import listeners, tell
-from .view import Indexable, T, T_co, Table, View
+from .view import Indexable, T, T_co, View
 
-__all__ = ["PLAIN", "Source", "as_view", "owned", "view"]
+__all__ = ["PLAIN", "Source", "Table", "as_view", "owned", "view"]
+
+
+class PandasTable(Protocol):
+    """The type of a DataFrame of pandas: a view of it has rows, although ``frame[i]`` is a column."""
+
+    @property
+    def iloc(self) -> Any: ...
+    @property
+    def columns(self) -> Any: ...
+    def itertuples(self) -> Any: ...
+
+
+class PolarsTable(Protocol):
+    """The type of a DataFrame of polars, whose rows are dicts in a view."""
+
+    @property
+    def columns(self) -> Any: ...
+    def iter_rows(self) -> Any: ...
+
+
+Table = PandasTable | PolarsTable
 
 
 @overload
@@ -177,10 +199,7 @@ class Source(View[T_co]):
     def _keyed(self, sources: tuple[View[Any], ...], epoch: EpochPair) -> View[T_co]:
         return self if epoch.draws is None else ToldSource(self, epoch.draws)
 
-    def _title(self) -> str:
-        return f"the sequence of class {type(self._data).__name__}"
-
-    def _described(self, sources: list[str]) -> str:
+    def _arguments(self, sources: list[str]) -> str:
         n = "?" if isinstance(self._n, Unsized) else self._n
         data = self._data._data if isinstance(self._data, TableReader) else self._data
         mapped = data.base if type(data) is np.ndarray else data
@@ -246,8 +265,8 @@ class ToldSource(Source[T_co]):
     def _keyed(self, sources: tuple[View[Any], ...], epoch: EpochPair) -> View[Any]:
         return self if epoch.draws in (None, self._epoch) else ToldSource(self, epoch.draws)
 
-    def _ordered(self, items: bool, kept: bool) -> tuple[Any, ...] | None:
-        return (self._n, self._epoch) if items else None
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return self._n, self._epoch
 
     def _get(self, i: int) -> T_co:
         tell(self._listeners, self._epoch)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .indices import UNBOUNDED
+from .lengths import UNBOUNDED
 from .plain import plain
 from .source import Source, as_view
 from .view import in_order

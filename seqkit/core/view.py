@@ -22,7 +22,13 @@ hook                           must?  promise
                                       `_parts` where an item serves many, or is kept
 ``_keyed(sources, epoch)``     no     the same view for an `EpochPair`. Default: `_rebuild` if a source
                                       changed
-``_arguments(sources)``        no     the arguments that `repr` shows, given the text of the sources
+``_head(n)``                   no     the view of the first `n` items. Does not find a length that is found by
+                                      reading items
+``_ordered(items)``            no     the values that decide the order of the items, beside the sources. None:
+                                      the order is that of the source. With `items`, also the values that
+                                      decide the items only, such as a rank. See `order_digest`
+``_arguments(sources)``        no     the arguments that `repr` shows, given the text of the sources. A string
+                                      is the whole text of the view
 ``_functions()``               no     the user's functions, for `explain`
 =============================  =====  ====================================================================
 
@@ -31,10 +37,12 @@ with the plan `Endless` finds the end, as iterating the last source does. ``_rea
 ahead of the consumer. ``_varies``: `ORDER` if other items stand at each position in other epochs, `DRAWS` if
 items are computed anew. ``_passes_on``: each item is an item of a source, as it is.
 
-An index names an item: a selection by index keeps the orders below it, see `epoch`. A selection has
-``_keeps``, the number of its first sources whose orders are kept. ``_readers`` is the number of workers that
-can share the work. ``_ordered`` and ``_decides`` are for `order_digest`. Errors do not name a view whose
-``_name`` is empty. Each optional hook must agree with its default. `seqkit.testing.check_view` verifies it.
+Two more are for few views. ``_keeps``: an index names an item, so the orders of the first source are kept,
+see `epoch`. ``_readers``: the number of workers that can share the work. All attributes are fixed when the
+view is built.
+
+Errors do not name a view whose ``_name`` is empty. Each optional hook must agree with its default.
+`seqkit.testing.check_view` verifies it.
 """
 
 from __future__ import annotations
@@ -44,7 +52,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from functools import partial
 from types import GeneratorType
 from typing import Any, Generic, Protocol, SupportsIndex, TypeVar, cast, overload
 
@@ -52,22 +59,13 @@ import numpy as np
 
 from .arguments import int_at_least, refuse_table
 from .chaining import Chainable
-from .epoch import ORDER, EpochPair
+from .epoch import ORDER, EpochPair, at_epoch
 from .error_path import locate
 from .errors import as_given
-from .indices import (
-    UNKNOWN,
-    Endless,
-    IndexArray,
-    Indices,
-    Length,
-    Plan,
-    Unsized,
-    as_index_map,
-    as_list,
-    unsized_range,
-)
+from .expression import text_of_expression
+from .indices import Endless, IndexArray, Indices, Plan, as_index_map, as_list
 from .iteration import surviving
+from .lengths import UNKNOWN, Length, Unsized, is_measured, streams, unsized_range
 from .plain import as_index, is_flag
 from .tracebacks import hide_frames, hiding_frames, user_line
 
@@ -76,22 +74,10 @@ __all__ = [
     "Ordered",
     "T",
     "T_co",
-    "Table",
     "U",
     "V",
     "View",
-    "at_epoch",
-    "attribute",
-    "has_length",
     "in_order",
-    "is_measured",
-    "name_of",
-    "needed_length",
-    "only_selects",
-    "sized",
-    "streams",
-    "upwards",
-    "walk",
 ]
 
 # The types of items, in the signatures of all combinators.
@@ -104,8 +90,6 @@ Write = Callable[[], object]
 
 # With the environment variable SEQKIT_DEBUG, errors name the line that made the failing view.
 is_debugging = os.environ.get("SEQKIT_DEBUG", "0") not in ("", "0")
-
-_MOST_PARTIALS = 16  # around a function, for its name
 
 
 class Indexable(Protocol[T_co]):
@@ -120,27 +104,6 @@ class Ordered:
     def whole_order(self) -> View[Any] | None:
         """Return the indices as a view, which `View.at_epoch` keys, or None if they must be iterated."""
         raise NotImplementedError(f"{type(self).__name__} must define whole_order()")
-
-
-class PandasTable(Protocol):
-    """The type of a DataFrame of pandas: a view of it has rows, although ``frame[i]`` is a column."""
-
-    @property
-    def iloc(self) -> Any: ...
-    @property
-    def columns(self) -> Any: ...
-    def itertuples(self) -> Any: ...
-
-
-class PolarsTable(Protocol):
-    """The type of a DataFrame of polars, whose rows are dicts in a view."""
-
-    @property
-    def columns(self) -> Any: ...
-    def iter_rows(self) -> Any: ...
-
-
-Table = PandasTable | PolarsTable
 
 
 class _FoundWhenNeeded:
@@ -180,10 +143,9 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     _reads_ahead = False
     _length_reads = False
     _streams = False
-    _decides: tuple[str, ...] | None = None
     _readers = sys.maxsize
     _varies = 0
-    _keeps = 0
+    _keeps = False
     _passes_on = False
     _n: Length = cast(Any, _FoundWhenNeeded())
     _gather: Callable[[View[Any], range | IndexArray], View[Any]]  # set by views/gather.py
@@ -194,11 +156,6 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls._name = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
-        if "__getitem__" in vars(cls) and cls._get is View._get:
-            raise TypeError(
-                f"{cls.__name__}: a subclass of View defines _get, not __getitem__. A class with __getitem__"
-                " and __len__ is a source already, and needs no base class."
-            )
 
     def __init__(self, sources: tuple[View[Any], ...], n: Length | None = None) -> None:
         self._sources = sources
@@ -258,20 +215,14 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
                 return self._rebuild(sources)
         return self
 
-    def _arguments(self, sources: list[str]) -> list[str]:
+    def _arguments(self, sources: list[str]) -> list[str] | str:
         return sources
 
     def _functions(self) -> tuple[Callable[..., Any], ...]:
         return ()
 
-    def _title(self) -> str:
-        return self._name
-
-    def _ordered(self, items: bool, kept: bool) -> tuple[Any, ...] | None:
-        return None if self._decides is None else tuple([getattr(self, name) for name in self._decides])
-
-    def _described(self, sources: list[str]) -> str:
-        return f"{self._name}({', '.join(self._arguments(sources))})"
+    def _ordered(self, items: bool) -> tuple[Any, ...] | None:
+        return None
 
     # ---------------------------------------------------------------- epochs and parts
 
@@ -341,7 +292,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         try:
             n = self._n
             if isinstance(n, Unsized):
-                raise TypeError(f"{self._title()} has no length: {n.reason}")
+                raise TypeError(f"{self._name if self._sources else self} has no length: {n.reason}")
         except Exception as error:  # also of an item that `filter` scanned
             hide_frames(error)
             raise
@@ -353,19 +304,14 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     def __getitem__(self, key: slice | Sequence[SupportsIndex] | np.ndarray[Any, Any]) -> View[T_co]: ...
     def __getitem__(self, key: Any) -> Any:
         try:
-            if type(key) is not int:
-                if isinstance(key, slice):
-                    return self._cut(key, bool(self._varies & ORDER))
-                if not hasattr(key, "__index__") or getattr(key, "ndim", 0) > 0:
-                    return self._fancy(key)
-                key = self._as_int(key)
             n = self._known  # faster than `_n`, which the class has too
-            if n is None:
-                n = self._n
-            if key < 0:
-                key = self._wrap(key)
-            if key >= n:
-                raise IndexError(f"{self._name}: index {key} out of range for length {n}")
+            if type(key) is int and n is not None and 0 <= key < n:
+                return self._get(key)
+            if isinstance(key, slice):
+                return self._cut(key, bool(self._varies & ORDER))
+            if not hasattr(key, "__index__") or getattr(key, "ndim", 0) > 0:
+                return self._fancy(key)
+            key = self._checked_index(key)
             return self._get(key)
         except Exception as error:
             # Without a length, `_parts` would fail too.
@@ -400,7 +346,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     @hiding_frames()
     def __getitems__(self, indices: Sequence[int]) -> Sequence[T_co]:
         """Return the items at `indices` with one batched read. PyTorch's loader calls this method."""
-        return list(self._getmany([self._wrap_checked(i) for i in indices]))
+        return list(self._getmany([self._checked_index(i) for i in indices]))
 
     @hiding_frames()
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -431,7 +377,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
                 " Select them first: view[indices][:] = values."
             )
         else:
-            targets, values = [self._wrap_checked(key)], [value]
+            targets, values = [self._checked_index(key)], [value]
         # Every value is checked before the first one is written.
         writes = [write for i, item in zip(targets, values, strict=True) for write in self._set(i, item)]
         for write in writes:
@@ -440,7 +386,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     # ---------------------------------------------------------------- showing
 
     def __repr__(self) -> str:
-        return _expression(self)
+        return text_of_expression(self)
 
     # ---------------------------------------------------------------- keys
 
@@ -469,175 +415,30 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     def _fancy(self, key: Any) -> View[T_co]:
         if isinstance(key, Chainable | Ordered):  # faster than View, which is an abstract base class
             return View._gather_by(self, key)
-        unordered = isinstance(key, Set | Mapping)
-        if (
-            unordered
-            or isinstance(key, str | bytes | bytearray | float | tuple)
-            or not hasattr(key, "__len__")
+        if isinstance(key, str | bytes | bytearray | float | tuple | Set | Mapping) or not hasattr(
+            key, "__len__"
         ):
+            column = f". For a column use view.select({key!r}) or view.smap(lambda item: item[{key!r}])."
+            hint = column if isinstance(key, str) else ""
             raise TypeError(
                 f"{self._name}: indices must be ints, slices, index arrays or boolean masks,"
-                f" got {type(key).__name__}{self._instead_of(key)}"
+                f" got {type(key).__name__}{hint}"
             )
         return self._named(as_index_map(key, f"{self._name}: indices", lambda: self._n))
 
-    def _instead_of(self, key: Any) -> str:
-        """Return the remedy for ``view["name"]`` and ``view[i, j]``, as the end of a message."""
-        if isinstance(key, tuple):
-            return ". A view has one axis. Index its items: view[i][j]."
-        if not isinstance(key, str):
-            return ""
-        if getattr(self, "_column_names", lambda: None)() is not None:
-            return f". For a column use view.select({key!r})."
-        return f". For a column use view.smap(lambda item: item[{key!r}])."
-
-    def _as_int(self, key: Any) -> int:
+    def _checked_index(self, key: Any) -> int:
+        """Return an index of an item, from any object that is an int, and counted from the start."""
         try:
-            return as_index(key)
+            i = as_index(key)
         except TypeError:
             hint = ". A mask needs a bool for each item." if is_flag(key) else ""
             raise TypeError(f"{self._name}: indices must be ints, got {type(key).__name__}{hint}") from None
-
-    def _wrap(self, key: int) -> int:
         n = self._n
-        if isinstance(n, Unsized):
-            raise IndexError(f"{self._name}: negative index {key} needs a length: {n.reason}")
-        if key + n < 0:
-            raise IndexError(f"{self._name}: index {key} out of range for length {n}")
-        return key + n
-
-    def _wrap_checked(self, key: Any) -> int:
-        i = self._as_int(key)
-        if i < 0:
-            return self._wrap(i)
-        if i >= self._n:
-            raise IndexError(f"{self._name}: index {i} out of range for length {self._n}")
-        return i
-
-
-_SomeView = TypeVar("_SomeView", bound=View[Any])
-
-
-def is_measured(view: View[Any]) -> bool:
-    """Is the length of a view known, or can it be found without reading items?
-
-    >>> import seqkit as sk
-    >>> odd = sk.filter(lambda x: x % 2, range(5))
-    >>> is_measured(sk.batch("abc", 2)), is_measured(sk.batch(odd, 2))
-    (True, False)
-    """
-    unknown = walk(view, lambda node: node._known is None)
-    return not any(node._known is None and node._length_reads for node in unknown)
-
-
-def has_length(view: View[Any]) -> bool:
-    """Has a view a length, or none because it never ends, which is known without reading items?
-
-    >>> import seqkit as sk
-    >>> odd = sk.filter(lambda x: x % 2, range(5))
-    >>> has_length(sk.batch("abc", 2)), has_length(odd), has_length(sk.uniter(iter("ab")))
-    (True, False, False)
-    """
-    return is_measured(view) and view._n is not UNKNOWN
-
-
-def streams(view: View[Any]) -> bool:
-    """Is iterating to the end cheaper than finding the length first?
-
-    >>> import seqkit as sk
-    >>> odd = sk.filter(lambda x: x % 2, range(5))
-    >>> streams(sk.batch(odd, 2)), streams(sk.shuffle(odd))
-    (True, False)
-    """
-    while view._known is None and view._streams:
-        if view._length_reads:
-            return True
-        view = view._sources[-1]
-    return False
-
-
-def walk(root: View[Any], goes_below: Callable[[View[Any]], bool] = lambda view: True) -> Iterator[View[Any]]:
-    """Yield a view and the views below it, each once however often it is read.
-
-    `goes_below` says whether to yield the views below a view, too.
-
-    >>> import seqkit as sk
-    >>> pairs = sk.collate([letters := sk.view("ab"), letters])
-    >>> list(walk(pairs)) == [pairs, letters], list(walk(pairs, lambda view: view is not pairs)) == [pairs]
-    (True, True)
-    """
-    seen: set[int] = set()  # without it, each level that reads a view twice would double the time
-    pending = [root]
-    while pending:
-        view = pending.pop()
-        if id(view) not in seen:
-            seen.add(id(view))
-            yield view
-            if goes_below(view):
-                pending.extend(view._sources)
-
-
-Key = tuple[int, bool]  # the id of a view, and whether a selection above it keeps its orders
-
-
-def upwards(
-    root: View[Any], goes_below: Callable[[View[Any]], bool] = lambda view: True
-) -> Iterator[tuple[View[Any], Key, list[Key]]]:
-    """Yield the views of an expression, each after its sources, with its key and those of its sources.
-
-    A view occurs twice if one selection keeps its orders, and another view follows them.
-
-    >>> import seqkit as sk
-    >>> order = sk.shuffle(range(4), seed=0)
-    >>> [node._name for node, _, _ in upwards(sk.collate([order, order[:4]]))]
-    ['source', 'shuffle', 'source', 'shuffle', 'gather', 'collate']
-    """
-    seen: set[Key] = set()
-    pending = [(root, False)]
-    while pending:
-        node, kept = pending[-1]
-        below = node._sources if goes_below(node) else ()
-        parts = [(source, kept or place < node._keeps) for place, source in enumerate(below)]
-        keys = [(id(source), is_kept) for source, is_kept in parts]
-        if waiting := [part for part, key in zip(parts, keys, strict=True) if key not in seen]:
-            pending.extend(waiting[::-1])
-            continue
-        pending.pop()
-        key = id(node), kept
-        if key not in seen:
-            seen.add(key)
-            yield node, key, keys
-
-
-def only_selects(view: View[Any]) -> bool:
-    """Are the items of a view those of ranges, lists and arrays, in another order or in lists?
-
-    >>> import seqkit as sk
-    >>> order = sk.batch(sk.shuffle(range(100), seed=0), 8)
-    >>> only_selects(order), only_selects(sk.smap(abs, order))
-    (True, False)
-    """
-    return not any(
-        node._functions()
-        or node._length_reads
-        or node._reads_ahead
-        or not (node._sources or isinstance(getattr(node, "_data", None), range | list | np.ndarray))
-        for node in walk(view)
-    )
-
-
-def sized(view: _SomeView) -> _SomeView:
-    """Return a view, after finding its length unless that reads items.
-
-    `_length` may refuse the lengths of the sources. Wrong lengths then fail when the view is built, or at
-    the first need of the length if a source must be scanned first.
-    """
-    if not view._length_reads:
-        for source in view._sources:
-            if source._known is None and not is_measured(source):
-                return view
-        view._n  # noqa: B018 - finds it
-    return view
+        if i < 0 and isinstance(n, Unsized):
+            raise IndexError(f"{self._name}: negative index {i} needs a length: {n.reason}")
+        if not -n <= i < n:
+            raise IndexError(f"{self._name}: index {i} out of range for length {n}")
+        return i if i >= 0 else i + int(n)
 
 
 def in_order(items: Iterable[T]) -> Iterator[T]:
@@ -658,87 +459,3 @@ def in_order(items: Iterable[T]) -> Iterator[T]:
             " list."
         )
     return iterator
-
-
-def needed_length(view: View[Any], who: str) -> int:
-    """Return the length of a view, or raise TypeError naming the caller, which needs it.
-
-    >>> import seqkit as sk
-    >>> needed_length(sk.cycle("abc"), "shuffle")
-    Traceback (most recent call last):
-    TypeError: shuffle: the sequence needs a length, and has none: it never ends. Take a ...
-    """
-    n = view._n
-    if isinstance(n, Unsized):
-        raise TypeError(f"{who}: the sequence needs a length, and has none: {n.reason}. {n.remedy}.")
-    return n
-
-
-def name_of(function: Callable[..., Any]) -> str:
-    """Return the name of a function for `repr`: its own name, or the name of its class.
-
-    >>> import functools
-    >>> name_of(abs), name_of(functools.partial(pow, 2)), name_of(functools.partial(int))
-    ('abs', 'pow', 'int')
-    """
-    for _ in range(_MOST_PARTIALS):
-        name = attribute(function, "__name__")
-        if isinstance(name, str):
-            return name
-        if not isinstance(function, partial):
-            break
-        function = function.func
-    return type(function).__name__
-
-
-def attribute(value: Any, name: str) -> Any:
-    """Return an attribute of any object, or None if there is none or reading it fails.
-
-    Displays read the attributes of the user's objects with it.
-
-    >>> attribute(3, "real"), attribute(3, "columns")
-    (3, None)
-    """
-    try:
-        return getattr(value, name, None)
-    except Exception:
-        return None
-
-
-def at_epoch(root: View[Any], epoch: EpochPair) -> View[Any]:
-    """Key the views of an expression for an epoch. Views that do not vary are not visited."""
-    path: list[tuple[View[Any], EpochPair]] = []
-    while _follows(root) and len(root._sources) == 1:
-        path.append((root, epoch))
-        epoch = epoch.kept if root._keeps else epoch
-        (root,) = root._sources
-    found = _all_at_epoch(root, epoch) if _follows(root) else root
-    for node, own in reversed(path):
-        found = _keyed(node, (found,), own)
-    return found
-
-
-def _all_at_epoch(root: View[Any], epoch: EpochPair) -> View[Any]:
-    keyed: dict[Key, View[Any]] = {}
-    for node, key, sources in upwards(root, _follows):
-        follows = tuple([keyed[source] for source in sources])
-        keyed[key] = _keyed(node, follows, epoch.kept if key[1] else epoch) if _follows(node) else node
-    return keyed[id(root), False]
-
-
-def _keyed(node: View[Any], sources: tuple[View[Any], ...], epoch: EpochPair) -> View[Any]:
-    new = node._keyed(sources, epoch)
-    if is_debugging and new is not node:
-        new._site = node._site
-    return new
-
-
-def _follows(view: View[Any]) -> bool:
-    """May a view differ from epoch to epoch? A node with workers seeds their generators from the epoch."""
-    return bool(view._varies) or view._reads_ahead
-
-
-def _expression(node: View[Any], budget: Iterator[int] | None = None) -> str:
-    budget = iter(range(30)) if budget is None else budget  # views shown in all
-    inner = [_expression(s, budget) if next(budget, None) is not None else "…" for s in node._sources[:5]]
-    return node._described(inner[:4] + ["…"] * (len(inner) > 4))

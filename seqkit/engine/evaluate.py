@@ -7,9 +7,10 @@ from functools import partial
 from time import monotonic_ns
 from typing import Any, Protocol
 
-from ..core.epoch import EpochPair
-from ..core.indices import Unsized, each
-from ..core.view import View, at_epoch
+from ..core.epoch import EpochPair, at_epoch
+from ..core.indices import each
+from ..core.lengths import Unsized
+from ..core.view import View
 from .hooks import generation, leave_fork
 from .results import Outcomes
 

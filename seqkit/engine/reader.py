@@ -22,8 +22,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..core.errors import EndOfSequence
-from ..core.indices import Length, Unsized
 from ..core.iteration import Progress
+from ..core.lengths import Length, Unsized
 from ..core.tracebacks import hide_frames
 from .chunking import MAX_CHUNK
 from .culprits import Unpicklable

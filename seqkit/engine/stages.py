@@ -30,8 +30,8 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Self
 
-from ..core.indices import UNKNOWN
-from ..core.view import T, View, is_measured
+from ..core.lengths import UNKNOWN, is_measured
+from ..core.view import T, View
 from .protocol import LowerPlan
 from .reader import Reader, opened
 from .results import Outcomes

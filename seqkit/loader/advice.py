@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.expression import walk
 from ..core.tracebacks import warn
-from ..core.view import View, walk
+from ..core.view import View
 from ..engine.resources import usable_cpus
 from ..samplers.base import chain_of
 from ..samplers.batches import BatchSampler

@@ -15,10 +15,12 @@ import numpy as np
 from ..core.adapters import TableReader
 from ..core.epoch import DRAWS
 from ..core.errors import EndOfSequence, EvaluationError, fail
-from ..core.indices import UNBOUNDED, Indices, Plan, as_list
+from ..core.expression import name_of
+from ..core.indices import Indices, Plan, as_list
 from ..core.iteration import each_with, surviving
+from ..core.lengths import UNBOUNDED
 from ..core.source import Source
-from ..core.view import View, name_of
+from ..core.view import View
 from ..views.bases.decided import Decided
 from ..views.gather import GatherView
 from .keys import Sample, Shards, as_key, as_keys
@@ -53,7 +55,7 @@ class Samples(View[Any]):
     """
 
     _passes_on = True
-    _keeps = 1  # a key names a sample
+    _keeps = True  # a key names a sample
 
     def __init__(self, source: View[Any]) -> None:
         super().__init__((source,))
@@ -69,7 +71,7 @@ class Samples(View[Any]):
         if is_bulk and not self._takes_lists:
             return list(self._getmany(as_keys(key)))
         try:
-            return source._get(key if is_bulk or self._takes_keys else source._wrap_checked(key))
+            return source._get(key if is_bulk or self._takes_keys else source._checked_index(key))
         except (IndexError, EvaluationError) as error:
             self._name_the_sampler(key if is_bulk else (key,), error)
             raise
@@ -77,7 +79,7 @@ class Samples(View[Any]):
     def _getmany(self, indices: Any) -> Sequence[Any]:
         source = self._sources[0]
         try:
-            return source._getmany(indices if self._takes_keys else list(map(source._wrap_checked, indices)))
+            return source._getmany(indices if self._takes_keys else list(map(source._checked_index, indices)))
         except (IndexError, EvaluationError) as error:
             self._name_the_sampler(indices, error)
             raise
@@ -100,7 +102,7 @@ class Samples(View[Any]):
     def _position(self, key: Any) -> int | Exception:
         """Return the index of a key in the source, or the error of a key that is out of range."""
         try:
-            return self._sources[0]._wrap_checked(key)
+            return self._sources[0]._checked_index(key)
         except Exception as error:
             return error
 

@@ -13,8 +13,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from ..core.arguments import int_at_least
-from ..core.indices import UNKNOWN
 from ..core.iteration import is_one_shot
+from ..core.lengths import UNKNOWN
 from ..core.view import View, in_order
 from ..core.worker import WorkerInfo, get_worker_info
 from ..views.bases.passes import Passes

@@ -12,8 +12,8 @@ from weakref import WeakSet
 from ..collation.default import default_collate, default_convert
 from ..core.arguments import int_at_least
 from ..core.chaining import Displayed
-from ..core.indices import Unsized
 from ..core.iteration import restarting
+from ..core.lengths import Unsized
 from ..core.once import Deferred
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames, warn

@@ -13,9 +13,10 @@ from os import PathLike
 from typing import Any
 
 from ..core.errors import EndOfSequence, EvaluationError, errstate, summary
+from ..core.expression import name_of
 from ..core.indices import Indices, as_list
 from ..core.source import Source
-from ..core.view import View, name_of
+from ..core.view import View
 from ..views.fallback import Fallback
 
 __all__ = ["OnError", "OnRecovered", "Recovered", "Tolerant", "merged"]

@@ -16,8 +16,9 @@ from weakref import WeakSet
 
 from ..core.epoch import DRAWS, EpochPair
 from ..core.errors import EndOfSequence
-from ..core.indices import UNKNOWN, Endless, Plan
+from ..core.indices import Endless, Plan
 from ..core.iteration import restarting
+from ..core.lengths import UNKNOWN
 from ..core.randomness import node_key
 from ..core.set_epoch import listeners, tell
 from ..core.view import View, in_order

@@ -9,11 +9,12 @@ from types import CodeType
 from typing import Any, TypeVar
 
 from ..core.errors import brief
-from ..core.indices import Unsized
+from ..core.expression import name_of
+from ..core.lengths import Unsized, is_measured
 from ..core.source import Source, as_view
 from ..core.tracebacks import place
 from ..core.units import size
-from ..core.view import Indexable, View, attribute, is_measured, name_of
+from ..core.view import Indexable, View
 from ..engine.prefetch import Prefetch
 from ..stores.add_cache.add_cache import AddCache
 from ..views.collate import Collate
@@ -137,10 +138,10 @@ def text_of(view: View[Any]) -> str:
     >>> text_of(sk.batch("abc", 2))
     'batch(2)'
     """
-    if isinstance(view, Source):
-        return in_a_line(repr(view))
-    arguments = [text for text in view._arguments([]) if text != "[]"]
-    return in_a_line(f"{view._name}({', '.join(arguments)})")
+    given = view._arguments([])
+    if isinstance(given, str):
+        return in_a_line(given or view._name)
+    return in_a_line(f"{view._name}({', '.join(text for text in given if text != '[]')})")
 
 
 _MOST_SOURCES = 10  # drawn of one view
@@ -327,3 +328,17 @@ def _html_line(line: Line, width: int) -> str:
     gap = " " * (max(width - len(line.branch + line.text), 0) + 3)
     head = f"{faint(line.branch) if line.branch else ''}{escape(line.text)}"
     return head + (gap + faint(escape(", ".join(line.notes))) if line.notes else "")
+
+
+def attribute(value: Any, name: str) -> Any:
+    """Return an attribute of any object, or None if there is none or reading it fails.
+
+    Displays read the attributes of the user's objects with it.
+
+    >>> attribute(3, "real"), attribute(3, "columns")
+    (3, None)
+    """
+    try:
+        return getattr(value, name, None)
+    except Exception:
+        return None

@@ -9,10 +9,10 @@ from typing import Any
 
 from ..core.arguments import as_bool, optional_number, positive_int
 from ..core.errors import EvaluationError, brief, summary
-from ..core.indices import Unsized
+from ..core.lengths import Unsized, is_measured
 from ..core.tracebacks import hiding_frames
 from ..core.units import plural, seconds, size
-from ..core.view import View, is_measured
+from ..core.view import View
 from .explain import text_of
 from .html import cut, escape, faint, frame, pre, row, visible
 from .remedy import refuse_one_shots, viewed

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.adapters import TableReader
+from ..core.expression import walk
 from ..core.iteration import is_one_shot
 from ..core.source import as_view
-from ..core.view import View, walk
+from ..core.view import View
 from ..views.uniter import Uniter
 
 __all__ = ["in_words_of", "is_loader", "one_shot_of", "refuse_one_shots", "told", "viewed"]

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import EvaluationError, brief, summary
-from ..core.indices import UNKNOWN
+from ..core.expression import walk
+from ..core.lengths import UNKNOWN, is_measured
 from ..core.units import seconds
-from ..core.view import View, is_measured, walk
+from ..core.view import View
 from ..stores.add_cache.add_cache import AddCache
 from .explain import text_of
 from .html import ALARM, MONO, card, escape, faint, row, table

@@ -10,9 +10,11 @@ from typing import Any
 
 from ..core.arguments import check_callable, optional_int, optional_number
 from ..core.errors import fail
+from ..core.expression import name_of
 from ..core.indices import as_list
+from ..core.lengths import sized
 from ..core.source import as_view
-from ..core.view import Indexable, T, View, name_of, sized
+from ..core.view import Indexable, T, View
 from .probe import END, Tap
 
 __all__ = ["Debug", "MonitorThroughput", "debug", "monitor_throughput"]

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import EvaluationError, brief
+from ..core.lengths import is_measured
 from ..core.tracebacks import hiding_frames
 from ..core.units import plural, seconds
-from ..core.view import Indexable, is_measured
+from ..core.view import Indexable
 from .explain import column, drawing
 from .html import ALARM, cut, escape, faint, frame, pre, visible
 from .remedy import refuse_one_shots, viewed
@@ -117,7 +118,7 @@ def trace(sequence: Indexable[Any] | Any, i: int) -> Trace:
     view = viewed(sequence, "trace")
     with hiding_frames():
         if is_measured(view):
-            i = view._wrap_checked(i)
+            i = view._checked_index(i)
         else:
             view = without_nodes(view)  # a scan would start their workers
         return _traced(view, i)

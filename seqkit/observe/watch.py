@@ -12,8 +12,9 @@ from typing import Any, Generic
 
 from ..core.arguments import check_callable, optional_number
 from ..core.errors import as_given
+from ..core.expression import walk
 from ..core.units import count, percent, rounded, seconds
-from ..core.view import T, View, walk
+from ..core.view import T, View
 from ..engine.prefetch import Prefetch
 from .html import cut, width
 

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.errors import EvaluationError, ItemTimeout, RemoteError, WorkerDied, summary
-from ..core.view import View, is_measured
+from ..core.lengths import is_measured
+from ..core.view import View
 from ..engine.engine import why_not_here
 from ..engine.prefetch import Prefetch, prefetch
 from ..engine.results import NOT_SENT

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..core.arguments import int_at_least
 from ..core.errors import brief
-from ..core.indices import Unsized
+from ..core.lengths import Unsized
 from ..core.randomness import as_seed
 from ..core.set_epoch import has_method, listeners
 from ..core.source import as_view

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..core.arguments import as_bool, as_flag, int_at_least, positive_int
+from ..core.expression import walk
 from ..core.processes import process_group
 from ..core.source import view
-from ..core.view import View, walk
+from ..core.view import View
 from ..views.shard import Even, Shard, as_even, as_rank, shard
 from ..views.shuffle import shuffle
 from .base import Sampler, SeededSampler, chain_of

@@ -13,9 +13,10 @@ from typing import Any
 
 from ..core.arguments import check_callable
 from ..core.errors import brief
+from ..core.expression import name_of
 from ..core.progress import Progress, Report, check_progress, reporting
 from ..core.source import as_view
-from ..core.view import View, name_of
+from ..core.view import View
 from ..views.smap import smap
 
 __all__ = ["as_path", "existing", "files", "found", "is_pointer", "name_file", "natural"]

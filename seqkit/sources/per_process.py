@@ -13,10 +13,12 @@ import numpy as np
 from ..core.adapters import as_results, length_of, reads_many, recognise
 from ..core.arguments import as_bool, check_callable
 from ..core.errors import fail, fail_at_once
-from ..core.indices import Indices, Unsized, as_array, as_list
+from ..core.expression import name_of
+from ..core.indices import Indices, as_array, as_list
+from ..core.lengths import Unsized
 from ..core.source import as_view
 from ..core.units import plural, size
-from ..core.view import Indexable, T, U, V, View, name_of
+from ..core.view import Indexable, T, U, V, View
 from ..views.smap import smap
 from .files import name_file
 from .handles import Handles

@@ -26,9 +26,9 @@ from typing import Any, Literal, NamedTuple
 
 from ..core.arguments import is_table
 from ..core.errors import EndOfSequence, EvaluationError, RemoteError, seterr, summary
-from ..core.indices import UNKNOWN
+from ..core.lengths import UNKNOWN, is_measured
 from ..core.set_epoch import listeners
-from ..core.view import View, in_order, is_measured
+from ..core.view import View, in_order
 from ..core.worker import close_with_worker, get_worker_info, in_process_worker
 from ..engine.seeding import seed_item
 from .order import Order

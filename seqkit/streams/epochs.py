@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core.arguments import int_at_least, optional_int, positive_int, refuse_set
 from ..core.errors import brief
-from ..core.indices import Unsized
+from ..core.lengths import Unsized
 from ..core.source import as_view
 from ..core.values import values_of
 from ..core.view import View

@@ -19,11 +19,11 @@ from ..core.arguments import (
     positive_int,
 )
 from ..core.chaining import Displayed
+from ..core.expression import name_of
 from ..core.iteration import is_one_shot
 from ..core.randomness import as_seed, node_key
 from ..core.set_epoch import listeners, tell
 from ..core.tracebacks import warn
-from ..core.view import name_of
 from ..core.worker import get_worker_info, set_worker_info
 from ..engine.hooks import call_hook
 from ..engine.prefetch import Prefetch, prefetch

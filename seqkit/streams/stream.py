@@ -11,11 +11,13 @@ import numpy as np
 
 from ..core.arguments import as_bool, check_callable, int_at_least, positive_int, refuse_async, refuse_set
 from ..core.errors import EndOfSequence, EvaluationError
-from ..core.indices import UNKNOWN, Endless, Plan, each
+from ..core.expression import name_of, walk
+from ..core.indices import Endless, Plan, each
 from ..core.iteration import Progress, is_one_shot, restarting
+from ..core.lengths import UNKNOWN, is_measured
 from ..core.randomness import as_seed, digest, node_key
 from ..core.set_epoch import listeners
-from ..core.view import T, U, View, in_order, is_measured, name_of, walk
+from ..core.view import T, U, View, in_order
 from ..views.bases.order_digest import order_digest
 from ..views.smap import Smap
 
@@ -423,5 +425,5 @@ class _ByNumber(View[Any]):
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return self
 
-    def _described(self, sources: list[str]) -> str:
+    def _arguments(self, sources: list[str]) -> str:
         return repr(self.stream)

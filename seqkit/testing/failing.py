@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import EvaluationError, errstate
-from ..core.view import View, walk
+from ..core.expression import walk
+from ..core.view import View
 from .reading import OPTIONAL_HOOKS, hidden
 from .sources import FailingSource, TwoArgumentsError, UnsizedSource, two_arguments
 from .subject import Subject, expect, needed, refused

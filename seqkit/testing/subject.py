@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..core.expression import walk
 from ..core.source import Source
-from ..core.view import View, walk
+from ..core.view import View
 from .sources import NarrowSource
 
 __all__ = [

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..core.view import walk
+from ..core.expression import walk
 from .reading import some_slices
 from .subject import Subject, expect, refused
 

@@ -7,10 +7,11 @@ from typing import Any, overload
 
 from ..core.arguments import Last, as_bool, as_last, check_callable, positive_int
 from ..core.errors import EndOfSequence, brief
-from ..core.indices import UNBOUNDED, UNKNOWN, Endless, Expanded, Length, Plan, Unsized, batch_count
+from ..core.indices import Endless, Expanded, Plan, batch_count
 from ..core.iteration import draw, first_error, surviving, until_the_end
+from ..core.lengths import UNBOUNDED, UNKNOWN, Length, Unsized, has_length, sized
 from ..core.source import as_view
-from ..core.view import Indexable, T, U, View, has_length, sized
+from ..core.view import Indexable, T, U, View
 from .bases.grouped import Grouped, Stacked
 
 __all__ = ["Batch", "batch"]
@@ -104,7 +105,6 @@ def batch(
 class Batch(Grouped):
     """The view that `batch` returns."""
 
-    _decides = ("_size", "_last")
     _streams = True
 
     def _length(self) -> Length:
@@ -171,6 +171,9 @@ class Batch(Grouped):
         if has_length(self):
             return super()._head(n)
         return self._rebuild((self._sources[0].head(n * self._size),))
+
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return self._size, self._last
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Batch(sources[0], self._size, self._last, self._pad, self._given_fn)

@@ -8,8 +8,9 @@ from typing import Any, TypeVar, overload
 
 from ..core.arguments import check_sequences
 from ..core.indices import Indices, Plan
+from ..core.lengths import sized
 from ..core.source import as_view
-from ..core.view import Indexable, T, U, V, View, sized
+from ..core.view import Indexable, T, U, V, View
 from .bases.columns import Columns
 from .bases.side_by_side import SideBySide
 
@@ -96,8 +97,6 @@ def _collated(sources: list[View[Any]], names: tuple[str, ...] | None) -> Collat
 class Collate(SideBySide, Columns[Any]):
     """The view that `collate` returns."""
 
-    _decides = ("_names",)
-
     def __init__(self, sources: tuple[View[Any], ...], names: tuple[str, ...] | None) -> None:
         super().__init__(sources)
         self._names = names
@@ -137,6 +136,9 @@ class Collate(SideBySide, Columns[Any]):
         if len(parts) != len(self._sources):
             raise ValueError(f"collate: assigned {len(parts)} values to an item of {len(self._sources)}")
         return chain(*[source._set(i, part) for source, part in zip(self._sources, parts, strict=True)])
+
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return (self._names,)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Collate(sources, self._names)

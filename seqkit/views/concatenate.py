@@ -10,10 +10,11 @@ from typing import Any, overload
 import numpy as np
 
 from ..core.arguments import check_sequences
-from ..core.indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, as_array
+from ..core.indices import Endless, Indices, Plan, as_array
+from ..core.lengths import UNBOUNDED, UNKNOWN, Length, sized
 from ..core.once import cached
 from ..core.source import as_view
-from ..core.view import Indexable, T, View, sized
+from ..core.view import Indexable, T, View
 from .bases.one_of_several import IntArray, OneOfSeveral
 
 __all__ = ["Concatenate", "concatenate"]
@@ -64,8 +65,6 @@ def concatenate(sequences: Iterable[Indexable[Any]]) -> View[Any]:
 class Concatenate(OneOfSeveral):
     """The view that `concatenate` returns."""
 
-    _decides = ()
-
     def _length(self) -> Length:
         lengths = [source._n for source in self._sources]
         if any(n is UNBOUNDED for n in lengths[:-1]):
@@ -99,6 +98,9 @@ class Concatenate(OneOfSeveral):
         for source, start in zip(self._sources, self._starts, strict=False):
             stop = int(min(plan.stop - start, source._n))
             yield source, range(max(plan.start - start, 0), max(stop, 0))
+
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return ()
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Concatenate(sources)

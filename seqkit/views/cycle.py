@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from ..core.arguments import optional_int
-from ..core.indices import UNBOUNDED, Endless, Indices, Length, Plan, as_array
+from ..core.indices import Endless, Indices, Plan, as_array
+from ..core.lengths import UNBOUNDED, Length, needed_length, sized
 from ..core.once import cached
 from ..core.source import as_view
-from ..core.view import Indexable, T, View, needed_length, sized
+from ..core.view import Indexable, T, View
 from .bases.selection import Selection
 
 __all__ = ["Cycle", "cycle"]
@@ -57,8 +58,6 @@ def cycle(sequence: Indexable[T], limit: int | None = None) -> View[T]:
 
 class Cycle(Selection):
     """The view that `cycle` returns."""
-
-    _decides = ("_limit",)
 
     # A pass of at least this many items is iterated as a range, which many views iterate fastest. Starting
     # an iteration costs as much as translating this many indices.
@@ -107,6 +106,9 @@ class Cycle(Selection):
             last = int(min(self._period, first + stop - i))
             yield range(first, last)
             i += last - first
+
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return (self._limit,)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Cycle(sources[0], self._limit)

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from ..core.arguments import optional_int
-from ..core.epoch import EpochPair
+from ..core.epoch import EpochPair, at_epoch
 from ..core.errors import fail
-from ..core.indices import UNBOUNDED, Endless, Indices, Length, Plan, as_array
+from ..core.indices import Endless, Indices, Plan, as_array
+from ..core.lengths import UNBOUNDED, Length, needed_length, sized
 from ..core.once import cached
 from ..core.source import as_view
-from ..core.view import Indexable, T, View, at_epoch, needed_length, sized
+from ..core.view import Indexable, T, View
 from .bases.one_of_several import IntArray, OneOfSeveral
 
 __all__ = ["Epochs", "epochs"]
@@ -141,8 +142,8 @@ class Epochs(OneOfSeveral):
             yield number, part
             i += len(part) * step
 
-    def _ordered(self, items: bool, kept: bool) -> tuple[Any, ...]:
-        return self._passes, *(self._first if items else self._first[:kept])
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return self._passes, *self._first
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Epochs(sources[0], self._passes, self._first)

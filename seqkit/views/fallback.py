@@ -8,10 +8,12 @@ from typing import Any, Literal, TypeVar
 
 from ..core.arguments import check_callable
 from ..core.errors import EndOfSequence, EvaluationError, errstate, fail, seterr
-from ..core.indices import Indices, Plan, Unsized
+from ..core.expression import name_of
+from ..core.indices import Indices, Plan
 from ..core.iteration import surviving
+from ..core.lengths import Unsized
 from ..core.source import as_view
-from ..core.view import Indexable, View, name_of
+from ..core.view import Indexable, View
 from .filter import Filter
 from .uniter import Uniter
 
@@ -171,8 +173,8 @@ class Fallback(View[Any]):
 class Skipping(Filter[Any]):
     """The view that `fallback` returns for "skip": the items below that could be read."""
 
-    def _described(self, sources: list[str]) -> str:
-        return sources[0]
+    def _arguments(self, sources: list[str]) -> str:
+        return "".join(sources)
 
 
 Skipping._name = Fallback._name

@@ -13,12 +13,14 @@ import numpy as np
 
 from ..core.arguments import as_bool, check_callable
 from ..core.errors import fail
-from ..core.indices import Endless, IndexArray, Indices, Length, Plan, compact
+from ..core.expression import name_of
+from ..core.indices import Endless, IndexArray, Indices, Plan, compact
+from ..core.lengths import Length, has_length
 from ..core.once import Deferred
 from ..core.progress import Progress, Report, check_progress, reporting
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
-from ..core.view import Indexable, T, View, has_length, in_order, name_of
+from ..core.view import Indexable, T, View, in_order
 from .bases.columns import Columns, selected
 from .bases.forwards import read_forwards
 from .bases.scanned import END, Scan, Scanned
@@ -160,7 +162,6 @@ class Filter(Scanned[T], Columns[T]):
     """The view that `filter` returns: a gather whose indices are found when they are needed."""
 
     _passes_on = True
-    _decides = ("_most",)
 
     def __init__(
         self,
@@ -244,6 +245,9 @@ class Filter(Scanned[T], Columns[T]):
             )
         return source._take(self.indices)
 
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return (self._most,)
+
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         rebuilt = type(self)(self._predicate, sources[0], self._progress, self._most)
         if sources[0] is self._sources[0]:
@@ -253,6 +257,6 @@ class Filter(Scanned[T], Columns[T]):
     def _functions(self) -> tuple[Callable[..., Any], ...]:
         return (self._predicate,)
 
-    def _arguments(self, sources: list[str]) -> list[str]:
+    def _arguments(self, sources: list[str]) -> list[str] | str:
         most = [] if self._most is None else [f"most={self._most}"]
         return [name_of(self._predicate), *sources, *most]

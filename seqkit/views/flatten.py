@@ -12,22 +12,13 @@ import numpy as np
 from ..core.adapters import recognise
 from ..core.arguments import int_at_least
 from ..core.errors import EndOfSequence, fail
-from ..core.indices import (
-    UNKNOWN,
-    Endless,
-    IndexArray,
-    Indices,
-    Plan,
-    Translated,
-    Unsized,
-    as_array,
-    as_list,
-)
+from ..core.indices import Endless, IndexArray, Indices, Plan, Translated, as_array, as_list
 from ..core.iteration import surviving
+from ..core.lengths import UNKNOWN, Unsized, has_length, is_measured, sized
 from ..core.once import Deferred
 from ..core.source import as_view, owned
 from ..core.values import values_of
-from ..core.view import Indexable, T, View, has_length, in_order, is_measured, sized
+from ..core.view import Indexable, T, View, in_order
 from .bases.forwards import read_forwards
 from .bases.groups import Group, Kept
 from .bases.scanned import END, Scan, Scanned
@@ -142,8 +133,6 @@ class Flatten(Scanned[Any]):
 
     The end of a sequence is the index after its last item.
     """
-
-    _decides = ("_most",)
 
     def __init__(self, sources: tuple[View[Any], ...], most: int | None = None) -> None:
         super().__init__(sources, most)
@@ -289,6 +278,9 @@ class Flatten(Scanned[Any]):
 
     def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ()  # one item of the source serves many items, of which any may come first
+
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return (self._most,)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         rebuilt = Flatten(sources, self._most)

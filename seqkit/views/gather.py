@@ -11,24 +11,14 @@ import numpy as np
 from ..core.arguments import as_bool
 from ..core.epoch import DRAWS, ORDER
 from ..core.errors import EndOfSequence, brief
-from ..core.indices import (
-    UNKNOWN,
-    Endless,
-    IndexArray,
-    Indices,
-    Length,
-    Plan,
-    Unsized,
-    as_array,
-    as_index_map,
-    as_list,
-    select,
-)
+from ..core.expression import only_selects
+from ..core.indices import Endless, IndexArray, Indices, Plan, as_array, as_index_map, as_list, select
 from ..core.iteration import each_with, surviving
+from ..core.lengths import UNKNOWN, Length, Unsized
 from ..core.once import cached
 from ..core.plain import as_index, is_flag
 from ..core.source import as_view
-from ..core.view import Indexable, Ordered, T, View, only_selects
+from ..core.view import Indexable, Ordered, T, View
 from .bases.columns import Columns, selected
 from .bases.decided import Decided
 from .bases.order_digest import index_facts
@@ -127,13 +117,11 @@ class Gather(Selection):
     range there. With `keeps` it keeps the orders below it, otherwise it follows the epoch.
     """
 
-    _decides = ("_map",)
-
     def __init__(self, source: View[Any], index_map: range | IndexArray, keeps: bool = False) -> None:
         super().__init__((source,), len(index_map))
         self._map = index_map
         if keeps:
-            self._keeps = 1
+            self._keeps = True
             self._varies &= DRAWS
 
     def _where(self, i: int) -> int:
@@ -173,8 +161,11 @@ class Gather(Selection):
         j = int(self._map[i])
         return ((self._sources[0], (j,)),) if 0 <= j < self._sources[0]._n else ()
 
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return self._map, self._varies & ORDER
+
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Gather(sources[0], self._map, bool(self._keeps))
+        return Gather(sources[0], self._map, self._keeps)
 
     def _arguments(self, sources: list[str]) -> list[str]:
         indices = repr(self._map) if isinstance(self._map, range) else f"<{len(self._map)} indices>"
@@ -189,7 +180,7 @@ class GatherView(Columns[Any]):
     """
 
     _streams = True
-    _keeps = 1
+    _keeps = True
 
     def __init__(self, source: View[Any], order: View[Any]) -> None:
         super().__init__((source, order))
@@ -297,7 +288,7 @@ class GatherView(Columns[Any]):
     def _select(self, names: tuple[str, ...]) -> View[Any]:
         return type(self)(selected(self._sources[0], names), self._sources[1])
 
-    def _ordered(self, items: bool, kept: bool) -> tuple[Any, ...]:
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
         return index_facts(self._sources[1])
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
@@ -310,8 +301,6 @@ GatherView._name = "gather"
 class Skip(Selection):
     """An open slice, such as ``[5:]``, of a sequence without a length, with `most` items if that is given."""
 
-    _decides = ("_start", "_step", "_most")
-
     def __init__(
         self, source: View[Any], start: int, step: int, most: int | None = None, keeps: bool = False
     ) -> None:
@@ -320,7 +309,7 @@ class Skip(Selection):
         self._step = step
         self._most = most
         if keeps:
-            self._keeps = 1
+            self._keeps = True
             self._varies &= DRAWS
 
     def _where(self, i: int) -> int:
@@ -353,8 +342,11 @@ class Skip(Selection):
         source, index_map = self._sources[0], self._many(indices)
         return Gather(source, index_map, keeps=True) if self._keeps else source._take(index_map)
 
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return self._start, self._step, self._most, self._varies & ORDER
+
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Skip(sources[0], self._start, self._step, self._most, bool(self._keeps))
+        return Skip(sources[0], self._start, self._step, self._most, self._keeps)
 
     def _arguments(self, sources: list[str]) -> list[str]:
         step = [f"step={self._step}"] * (self._step > 1)

@@ -10,11 +10,12 @@ from typing import Any, Literal
 
 from ..core.arguments import as_sequences
 from ..core.errors import EndOfSequence
-from ..core.indices import UNBOUNDED, UNKNOWN, Endless, Length, Plan, Unsized
+from ..core.indices import Endless, Plan
 from ..core.iteration import surviving
+from ..core.lengths import UNBOUNDED, UNKNOWN, Length, Unsized, sized
 from ..core.once import cached
 from ..core.source import as_view
-from ..core.view import Indexable, T, View, sized
+from ..core.view import Indexable, T, View
 from .bases.one_of_several import OneOfSeveral
 
 __all__ = ["Interleave", "interleave"]
@@ -67,8 +68,6 @@ def interleave(*sequences: Indexable[T], stop: Stop = "longest") -> View[T]:
 class Interleave(OneOfSeveral):
     """The view that `interleave` returns."""
 
-    _decides = ("_stop",)
-
     def __init__(self, sources: tuple[View[Any], ...], stop: Stop) -> None:
         super().__init__(sources)
         self._stop = stop
@@ -116,6 +115,9 @@ class Interleave(OneOfSeveral):
             raise EndOfSequence(f"the sequence ends before index {i}")
 
         return surviving(self, plan, read)
+
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return (self._stop,)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Interleave(sources, self._stop)

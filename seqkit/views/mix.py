@@ -13,13 +13,14 @@ import numpy.typing as npt
 
 from ..core.arguments import check_sequences
 from ..core.epoch import ORDER
-from ..core.indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_array
+from ..core.indices import Endless, Indices, Plan, as_array
+from ..core.lengths import UNBOUNDED, UNKNOWN, Length, Unsized, is_measured, sized
 from ..core.once import cached
 from ..core.plain import plain
 from ..core.randomness import as_name, as_seed
 from ..core.source import as_view
 from ..core.values import by_position
-from ..core.view import Indexable, T, View, is_measured, sized
+from ..core.view import Indexable, T, View
 from .bases.columns import selected
 from .bases.one_of_several import IntArray, OneOfSeveral
 from .bases.random import Random
@@ -137,7 +138,6 @@ def _starting_anew(
 class Mix(OneOfSeveral, Random):
     """The view that `mix` returns."""
 
-    _decides = ("_shares", "_most")
     _varies = ORDER
 
     def __init__(
@@ -185,6 +185,9 @@ class Mix(OneOfSeveral, Random):
         # The salt stays, although fewer orders may be below.
         sources = tuple(selected(source, names) for source in self._sources)
         return sized(Mix(sources, self._shares, self._most, self._seed, self._epoch, self._salt))
+
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return *(super()._ordered(items) or ()), self._shares, self._most
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Mix(sources, self._shares, self._most, self._seed, self._epoch, self._given_name)

@@ -9,11 +9,13 @@ import numpy as np
 
 from ..core.arguments import check_callable
 from ..core.errors import fail
+from ..core.expression import name_of
 from ..core.indices import Indices, Plan, as_list
 from ..core.iteration import each_with
+from ..core.lengths import has_length
 from ..core.randomness import as_name, as_seed, item_generator
 from ..core.source import as_view
-from ..core.view import Indexable, T, U, View, has_length, name_of
+from ..core.view import Indexable, T, U, View
 from .bases.random import Random
 
 __all__ = ["RandomMap", "random_map"]

@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from ..core.arguments import int_at_least
 from ..core.indices import compact
+from ..core.lengths import needed_length
 from ..core.randomness import Permutation, as_seed, node_key
 from ..core.source import as_view
 from ..core.values import values_of
-from ..core.view import Indexable, T, View, needed_length
+from ..core.view import Indexable, T, View
 
 __all__ = ["random_split"]
 

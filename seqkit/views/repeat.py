@@ -8,7 +8,8 @@ from typing import Any
 
 from ..core.arguments import optional_int
 from ..core.errors import brief
-from ..core.indices import UNBOUNDED, Indices
+from ..core.indices import Indices
+from ..core.lengths import UNBOUNDED
 from ..core.view import T, View
 
 __all__ = ["Repeat", "repeat"]

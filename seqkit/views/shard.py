@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from ..core.arguments import as_bool, int_at_least, positive_int
-from ..core.indices import IndexArray, Indices, Length, Plan, as_array, select
+from ..core.indices import IndexArray, Indices, Plan, as_array, select
+from ..core.lengths import Length, needed_length, sized
 from ..core.once import cached
 from ..core.randomness import DrawnSeed
 from ..core.source import as_view
-from ..core.view import Indexable, T, View, needed_length, sized
+from ..core.view import Indexable, T, View
 from .bases.random import orders_below
 from .bases.selection import Selection
 
@@ -120,7 +121,7 @@ class Shard(Selection):
             return self._sources[0]._iter(found)
         return super()._iter(plan)
 
-    def _ordered(self, items: bool, kept: bool) -> tuple[Any, ...]:
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
         return self._world_size, self._contiguous, self._even, *[self._rank] * items
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:

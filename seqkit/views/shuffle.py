@@ -6,11 +6,12 @@ from typing import Any
 
 from ..core.arguments import int_at_least
 from ..core.epoch import ORDER
-from ..core.indices import Indices, Length
+from ..core.indices import Indices
+from ..core.lengths import Length, needed_length, sized
 from ..core.once import cached
 from ..core.randomness import Permutation, as_name, as_seed
 from ..core.source import as_view
-from ..core.view import Indexable, T, View, needed_length, sized
+from ..core.view import Indexable, T, View
 from .bases.columns import selected
 from .bases.random import Random
 from .bases.selection import Selection
@@ -82,7 +83,6 @@ def shuffle(
 class Shuffle(Selection, Random):
     """The view that `shuffle` returns."""
 
-    _decides = ()
     _varies = ORDER
 
     def __init__(self, source: View[Any], seed: int, epoch: int, name: str | int | None) -> None:

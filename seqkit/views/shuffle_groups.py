@@ -10,11 +10,12 @@ import numpy as np
 from ..core.arguments import int_at_least, positive_int
 from ..core.epoch import ORDER
 from ..core.indices import IndexArray, Indices, as_array
+from ..core.lengths import needed_length
 from ..core.once import cached
 from ..core.randomness import Permutation, as_name, as_seed, node_key
 from ..core.source import as_view
 from ..core.values import is_single, values_of
-from ..core.view import Indexable, T, View, needed_length
+from ..core.view import Indexable, T, View
 from .bases.columns import selected
 from .bases.random import Random
 from .bases.selection import Selection
@@ -124,7 +125,6 @@ class _Order(NamedTuple):
 class ShuffleGroups(Selection, Random):
     """The view that `shuffle_groups` returns."""
 
-    _decides = ("_sizes", "_at_once")
     _varies = ORDER
 
     def __init__(
@@ -197,6 +197,9 @@ class ShuffleGroups(Selection, Random):
         # The salt stays, although fewer orders may be below.
         source = selected(self._sources[0], names)
         return ShuffleGroups(source, self._sizes, self._seed, self._epoch, self._at_once, self._salt)
+
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return *(super()._ordered(items) or ()), self._sizes, self._at_once
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return ShuffleGroups(

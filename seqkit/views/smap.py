@@ -9,10 +9,12 @@ from ..core.adapters import as_results
 from ..core.arguments import as_bool, check_callable
 from ..core.error_path import locate
 from ..core.errors import fail
-from ..core.indices import UNKNOWN, Cursor, Indices, Length, Plan, as_list, nth
+from ..core.expression import name_of
+from ..core.indices import Cursor, Indices, Plan, as_list, nth
 from ..core.iteration import Progress, draw, first_error, restarting, surviving
-from ..core.source import as_view
-from ..core.view import Indexable, T, Table, U, View, has_length, name_of, sized
+from ..core.lengths import UNKNOWN, Length, has_length, sized
+from ..core.source import Table, as_view
+from ..core.view import Indexable, T, U, View
 from .bases.side_by_side import SideBySide, Zip
 
 __all__ = ["Smap", "Zip", "smap"]

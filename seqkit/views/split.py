@@ -13,11 +13,12 @@ import numpy as np
 from ..core.arguments import int_at_least
 from ..core.errors import fail
 from ..core.indices import IndexArray
+from ..core.lengths import needed_length, sized
 from ..core.once import cached
 from ..core.plain import as_index
 from ..core.source import Source, as_view
 from ..core.values import by_position
-from ..core.view import Indexable, T, View, needed_length, sized
+from ..core.view import Indexable, T, View
 from .bases.columns import Columns
 
 __all__ = ["Split", "split"]
@@ -139,8 +140,6 @@ def _unfit(edges: Any) -> TypeError:
 class Split(Columns[Any]):
     """The view that `split` returns."""
 
-    _decides = ("_edges",)
-
     def __init__(self, source: View[Any], edges: int | list[int] | list[tuple[int, int]]) -> None:
         super().__init__((source,))
         self._edges = edges
@@ -179,6 +178,9 @@ class Split(Columns[Any]):
 
     def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ()  # a part is a view, of which nothing may be read
+
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return (self._edges,)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Split(sources[0], self._edges)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, overload
 
 from ..core.arguments import as_bool, check_callable
+from ..core.expression import name_of
 from ..core.source import as_view
-from ..core.view import Indexable, U, View, name_of
+from ..core.view import Indexable, U, View
 from .smap import Smap
 
 __all__ = ["starmap"]

@@ -9,12 +9,14 @@ from typing import Any, SupportsIndex
 
 from ..core.arguments import as_sequences
 from ..core.errors import EndOfSequence, fail
-from ..core.indices import UNKNOWN, Indices, Length, Plan, Unsized, as_list, ends
+from ..core.expression import only_selects
+from ..core.indices import Indices, Plan, as_list, ends
 from ..core.iteration import surviving
+from ..core.lengths import UNKNOWN, Length, Unsized, sized
 from ..core.once import cached
 from ..core.plain import as_index, is_flag, plain
 from ..core.source import as_view
-from ..core.view import Indexable, T, U, View, only_selects, sized
+from ..core.view import Indexable, T, U, View
 from .bases.decided import Decided
 from .bases.order_digest import index_facts
 from .bases.side_by_side import SideBySide
@@ -203,7 +205,7 @@ class Case(SideBySide):
     def _is_planned(self) -> bool:
         return only_selects(self._sources[0])
 
-    def _ordered(self, items: bool, kept: bool) -> tuple[Any, ...]:
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
         return index_facts(self._sources[0])
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:

@@ -7,11 +7,12 @@ from typing import Any
 
 from ..core.arguments import optional_int, positive_int
 from ..core.errors import EndOfSequence, fail
-from ..core.indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_list
+from ..core.indices import Endless, Indices, Plan, as_list
 from ..core.iteration import surviving
+from ..core.lengths import UNKNOWN, Length, Unsized, is_measured, sized
 from ..core.once import Deferred
 from ..core.source import as_view
-from ..core.view import Indexable, T, View, is_measured, sized
+from ..core.view import Indexable, T, View
 from .bases.groups import Group, Kept
 
 __all__ = ["Unbatch", "unbatch"]
@@ -70,8 +71,6 @@ def unbatch(
 
 class Unbatch(View[Any]):
     """The view that `unbatch` returns."""
-
-    _decides = ("_batch_size", "_last_batch_size")
 
     def __init__(self, source: View[Any], batch_size: int, last_batch_size: int | None) -> None:
         super().__init__((source,))
@@ -171,6 +170,9 @@ class Unbatch(View[Any]):
             if n >= batches * self._batch_size:
                 return self
         return super()._head(n)
+
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return self._batch_size, self._last_batch_size
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Unbatch(sources[0], self._batch_size, self._last_batch_size)

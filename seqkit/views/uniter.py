@@ -11,11 +11,13 @@ from typing import Any, NoReturn
 from ..core.arguments import int_at_least, optional_int, positive_int, refuse_async, refuse_table
 from ..core.epoch import DRAWS, EpochPair
 from ..core.errors import EndOfSequence, as_given, fail, summary
-from ..core.indices import UNKNOWN, Endless, Indices, Length, Plan, as_list
+from ..core.expression import name_of
+from ..core.indices import Endless, Indices, Plan, as_list
 from ..core.iteration import Progress, restarting
+from ..core.lengths import UNKNOWN, Length
 from ..core.set_epoch import listeners
 from ..core.tracebacks import hide_frames
-from ..core.view import T, View, name_of
+from ..core.view import T, View
 from .bases.passes import Passes, Stopped
 
 __all__ = ["Uniter", "uniter"]
@@ -182,8 +184,8 @@ class Uniter(View[Any]):
             return self
         return Uniter(self._passes.at_epoch(epoch.draws), self._n)
 
-    def _ordered(self, items: bool, kept: bool) -> tuple[Any, ...] | None:
-        return (self._n, self._passes.epoch) if items and self._passes.epoch is not None else None
+    def _ordered(self, items: bool) -> tuple[Any, ...] | None:
+        return None if self._passes.epoch is None else (self._n, self._passes.epoch)
 
     def _arguments(self, sources: list[str]) -> list[str]:
         iterable, passes = self._passes.iterable, self._passes

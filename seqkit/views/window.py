@@ -9,10 +9,11 @@ import numpy as np
 
 from ..core.arguments import Last, as_last, check_callable, positive_int
 from ..core.errors import EndOfSequence
-from ..core.indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_list, each
+from ..core.indices import Endless, Indices, Plan, as_list, each
 from ..core.iteration import draw, surviving, until_the_end
+from ..core.lengths import UNKNOWN, Length, Unsized, sized, streams
 from ..core.source import as_view
-from ..core.view import Indexable, View, sized, streams
+from ..core.view import Indexable, View
 from .bases.grouped import Grouped
 from .bases.selection import gives_arrays
 
@@ -87,8 +88,6 @@ def window(
 
 class Window(Grouped):
     """The view that `window` returns."""
-
-    _decides = ("_size", "_stride", "_last")
 
     def __init__(
         self,
@@ -204,6 +203,9 @@ class Window(Grouped):
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((self._sources[0], self._members(i, self._sources[0]._n)),)
+
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return self._size, self._stride, self._last
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Window(sources[0], self._size, self._stride, self._last, self._pad, self._given_fn)

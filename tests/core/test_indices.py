@@ -13,8 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqkit.core.indices import (
-    UNBOUNDED,
-    UNKNOWN,
     Cursor,
     Endless,
     Expanded,
@@ -27,8 +25,8 @@ from seqkit.core.indices import (
     each,
     nth,
     select,
-    unsized_range,
 )
+from seqkit.core.lengths import UNBOUNDED, UNKNOWN, unsized_range
 from seqkit.testing import strategies
 from seqkit.testing.reading import plans
 

@@ -178,7 +178,7 @@ def test_items_missing_from_a_list_that_shrank_are_errors_for_index_and_iteratio
 
 def test_the_class_of_a_data_set_without_length_is_named() -> None:
     data = sk.view(UnsizedSource("ab"))
-    with pytest.raises(TypeError, match="the sequence of class UnsizedSource has no length"):
+    with pytest.raises(TypeError, match=r"<UnsizedSource of \?> has no length"):
         len(data)
     assert repr(data) == "<UnsizedSource of ?>"
 
@@ -586,7 +586,7 @@ def test_fancy_assignment_is_refused() -> None:
 def test_sets_mappings_and_text_are_no_index_lists(key: Any) -> None:
     kind = type(key).__name__
     text = f"smap: indices must be ints, slices, index arrays or boolean masks, got {kind}"
-    with pytest.raises(TypeError, match=f"^{text}($|. For a column use |. A view has one axis. )"):
+    with pytest.raises(TypeError, match=f"^{text}($|. For a column use )"):
         sk.smap(abs, [1, 2])[key]
 
 
@@ -845,14 +845,6 @@ def test_a_view_that_is_read_twice_at_each_level_is_searched_once(name: str) -> 
     for _ in range(100):  # 2**100 ways lead to the source
         view = sk.collate([view, view])
     assert SEARCHES[name](view) is not None
-
-
-def test_a_class_of_views_that_defines_getitem_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"^Reverse: a subclass of View defines _get, not __getitem__"):
-
-        class Reverse(sk.View[Any]):
-            def __getitem__(self, i: Any) -> Any:
-                return i
 
 
 def test_a_slice_needs_several_values() -> None:

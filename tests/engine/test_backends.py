@@ -136,7 +136,7 @@ def test_a_source_of_unknown_length_ends_where_it_ends(kind: Kind) -> None:
 
 @every_kind
 def test_an_unbounded_source_can_be_read_to_any_index(kind: Kind) -> None:
-    from seqkit.core.indices import UNBOUNDED
+    from seqkit.core.lengths import UNBOUNDED
     from seqkit.core.view import View
 
     class Naturals(View[int]):

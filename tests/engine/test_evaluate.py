@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import seqkit as sk
-from seqkit.core.indices import UNKNOWN
+from seqkit.core.lengths import UNKNOWN
 from seqkit.engine import evaluate
 from seqkit.engine.evaluate import Collector, Evaluator
 from seqkit.engine.results import Outcomes

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import seqkit as sk
-from seqkit.core.view import name_of
+from seqkit.core.expression import name_of
 from seqkit.observe.summary import summarise
 
 from .pages import page

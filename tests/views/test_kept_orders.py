@@ -12,8 +12,7 @@ import pytest
 
 import seqkit as sk
 from seqkit import samplers
-from seqkit.core.epoch import AS_IT_STANDS, DRAWS, ORDER, EpochPair
-from seqkit.core.view import at_epoch
+from seqkit.core.epoch import AS_IT_STANDS, DRAWS, ORDER, EpochPair, at_epoch
 from seqkit.views.bases.order_digest import order_digest
 
 ORDERED = sk.shuffle(range(12), seed=0)

@@ -16,8 +16,9 @@ from ...core.epoch import EpochPair
 from ...core.errors import EndOfSequence, as_given, fail
 from ...core.indices import Indices, Plan, as_list, ends
 from ...core.iteration import surviving
+from ...core.lengths import sized
 from ...core.source import as_view
-from ...core.view import Indexable, T, View, sized
+from ...core.view import Indexable, T, View
 from ...core.worker import private_memory
 from ...views.bases.decided import Decided
 from ...views.bases.order_digest import order_digest

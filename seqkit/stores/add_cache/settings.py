@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ...core.errors import as_given
-from ...core.indices import Unsized
+from ...core.lengths import Unsized
 from ...core.view import View
 from ..directory import Directory
 from .contents import Contents

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from ...core.arguments import optional_int
 from ...core.errors import EvaluationError, as_given, summary
-from ...core.indices import UNBOUNDED, Unsized
+from ...core.lengths import UNBOUNDED, Unsized
 from ...core.progress import Progress, Report, check_progress, reporting
 from ...core.source import as_view
 from ...core.tracebacks import hiding_frames

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import EndOfSequence, EvaluationError, as_given, fail, summary
-from ...core.indices import Plan, Unsized
+from ...core.indices import Plan
 from ...core.iteration import surviving
+from ...core.lengths import Unsized
 from ...core.progress import Progress, reporting
 from ...core.view import View
 from ...core.worker import private_memory

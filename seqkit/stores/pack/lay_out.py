@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from ...core.casting import holds
-from ...core.indices import Unsized
+from ...core.lengths import Unsized
 from ...core.progress import Report
 from ...core.source import Source
 from ...core.view import View, in_order

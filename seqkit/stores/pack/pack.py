@@ -8,7 +8,8 @@ from itertools import chain
 from typing import Any
 
 from ...core.errors import as_given, fail
-from ...core.indices import UNBOUNDED, Cursor, Indices, Plan
+from ...core.indices import Cursor, Indices, Plan
+from ...core.lengths import UNBOUNDED
 from ...core.progress import Progress, check_progress, reporting
 from ...core.source import as_view
 from ...core.tracebacks import hiding_frames

@@ -9,10 +9,12 @@ import numpy as np
 
 from ...core.arguments import Last
 from ...core.errors import fail
-from ...core.indices import Unsized, as_slice
+from ...core.expression import name_of
+from ...core.indices import as_slice
+from ...core.lengths import Unsized, sized
 from ...core.once import cached
 from ...core.source import Source
-from ...core.view import View, name_of, sized
+from ...core.view import View
 from ...core.worker import empty, is_placing
 from ..gather import Gather
 from ..shard import Shard

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...core.indices import UNKNOWN, IndexArray, Indices, Plan, Selected, as_list, each, ends
+from ...core.indices import IndexArray, Indices, Plan, Selected, as_list, each, ends
 from ...core.iteration import located
+from ...core.lengths import UNKNOWN
 from ...core.view import View
 from .columns import Columns
 from .forwards import read_forwards

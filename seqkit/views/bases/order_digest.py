@@ -6,9 +6,11 @@ from typing import Any, cast
 
 import numpy as np
 
+from ...core.epoch import EpochPair, at_epoch, upwards
+from ...core.expression import only_selects, walk
 from ...core.randomness import digest
 from ...core.source import Source
-from ...core.view import View, only_selects, upwards, walk
+from ...core.view import View
 
 __all__ = ["index_facts", "order_digest", "refuse_other_order"]
 
@@ -20,15 +22,15 @@ def order_digest(data: Any, *, items: bool = False) -> str | None:
 
     The digest is made of the structure, seeds, given names, lengths and index arrays: see `View._ordered`. No
     item is read, and no name of a class or function of the user counts. Maps and caches change no order.
-    Streams have a method `_order_digest`.
+    Streams have a method `_order_digest`. The digest does not depend on the epoch of the view, except on that
+    of the orders that a selection keeps.
 
     Parameters
     ----------
     data : object
     items : bool
-        False (the default): of the order that all ranks share, in any epoch. The epoch of an order that a
-        selection keeps counts. True: of the items themselves, so the rank of each `shard`, the epoch of each
-        view and the seed of each `random_map` count too.
+        False (the default): of the order that all ranks share, in any epoch. True: of the items themselves,
+        so the rank of each `shard`, the epoch of each view and the seed of each `random_map` count too.
 
     >>> import seqkit as sk
     >>> one, same, other = (sk.smap(abs, sk.shuffle(range(99), seed)) for seed in (1, 1, 2))
@@ -41,8 +43,8 @@ def order_digest(data: Any, *, items: bool = False) -> str | None:
     if not isinstance(data, View):
         return cast(str, data._order_digest()) if hasattr(data, "_order_digest") else None
     found: dict[Any, str] = {}
-    for node, key, sources in upwards(data):
-        facts, below = node._ordered(items, kept=key[1]), [found[source] for source in sources]
+    for node, key, sources in upwards(data if items else at_epoch(data, EpochPair(0, 0))):
+        facts, below = node._ordered(items), [found[source] for source in sources]
         if facts is None and len(below) == 1:
             found[key] = below[0]
             continue
@@ -50,7 +52,7 @@ def order_digest(data: Any, *, items: bool = False) -> str | None:
             facts = (None if node._length_reads else node._n,)
         name = "" if facts is None or not below else node._name
         found[key] = digest(_text((name, facts or (), *below))).hex()
-    return found[id(data), False]
+    return found[key]
 
 
 def index_facts(indices: View[Any]) -> tuple[Any, ...]:

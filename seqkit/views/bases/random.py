@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from ...core.epoch import DRAWS, ORDER, EpochPair
-from ...core.indices import Length
+from ...core.expression import walk
+from ...core.lengths import Length
 from ...core.once import cached
 from ...core.randomness import node_key
-from ...core.view import View, walk
+from ...core.view import View
 
 __all__ = ["Random", "orders_below"]
 
@@ -60,12 +61,8 @@ class Random(View[Any]):
         keyed._epoch = number  # nothing has been drawn from it yet
         return keyed
 
-    def _ordered(self, items: bool, kept: bool) -> tuple[Any, ...] | None:
-        facts = super()._ordered(items, kept)
-        if facts is None and not items:
-            return None  # the order is that of the source
-        has_epoch = items or (kept and self._is_order())
-        return self._seed, self._given_name, *[self._epoch] * has_epoch, *(facts or ())
+    def _ordered(self, items: bool) -> tuple[Any, ...] | None:
+        return (self._seed, self._given_name, self._epoch) if items or self._is_order() else None
 
     def _key_arguments(self) -> list[str]:
         """Return the arguments of `repr` that distinguish this view from others with the same sources."""

@@ -10,11 +10,11 @@ from contextlib import closing
 from typing import Any
 
 from ...core.error_path import locate
-from ...core.indices import Unsized
 from ...core.iteration import Progress, restarting
+from ...core.lengths import Unsized, is_measured
 from ...core.once import Deferred
 from ...core.tracebacks import hide_frames
-from ...core.view import T_co, View, is_measured
+from ...core.view import T_co, View
 from .passes import Passes
 
 __all__ = ["END", "Scan", "Scanned"]

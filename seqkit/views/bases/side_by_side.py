@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from ...core.errors import EndOfSequence
-from ...core.indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_list
+from ...core.indices import Endless, Indices, Plan, as_list
 from ...core.iteration import surviving
+from ...core.lengths import UNBOUNDED, UNKNOWN, Length, Unsized
 from ...core.view import View
 
 __all__ = ["SideBySide", "Zip", "common_length"]
