@@ -92,7 +92,6 @@ _PURPOSES = {
     "trace of an error": "observe.trace:of_error",
     "table of facts": "observe.html:facts",
     "structure of a value": "observe.summary:structure_of",
-    "meter": "observe.watch:meter_of",
     "settings of a node": "observe.choose:settle",
     "reports": "observe.every:install",
 }

@@ -143,14 +143,14 @@ PASSIVE = {"Lock", "RLock", "local", "get_ident"}  # what others may use of thre
 # What each room may weigh: its code lines, without docstrings, comments and blank lines. A room that needs
 # more gives its reason in a decision, or cuts elsewhere. Lines that move take their budget along.
 BUDGETS = {
-    "__init__": 102,
+    "__init__": 101,
     "collation": 744,
-    "core": 2279,
+    "core": 2280,
     "engine": 5936,
     "loader": 1961,
-    "observe": 2635,
+    "observe": 2625,
     "samplers": 1279,
-    "sources": 2401,
+    "sources": 2390,
     "stores": 1795,
     "streams": 1813,
     "testing": 821,

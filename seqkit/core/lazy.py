@@ -8,11 +8,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from .tracebacks import hiding_frames
 
-__all__ = ["TABLE", "lazy_names", "load", "public_names"]
+__all__ = ["TABLE", "lazy_names", "load", "need", "public_names"]
 
 # Module and name, as ``"seqkit.views.batch:batch"``. A key is a public name, a purpose in words, or the
 # package and the class of an object that needs a reader.
@@ -27,6 +28,19 @@ def load(key: Any) -> Any:
     """
     module, _, name = TABLE[key].partition(":")
     return getattr(import_module(module), name)
+
+
+def need(module: str, who: str, package: str = "") -> None:
+    """Raise ImportError if a library is not installed, before a view of its files is built.
+
+    >>> need("no_such_library", "hdf5", "no-such-library")
+    Traceback (most recent call last):
+    ImportError: hdf5 needs a library that is not installed: pip install no-such-library
+    """
+    if sys.modules.get(module) is None and find_spec(module) is None:
+        raise ImportError(
+            f"{who} needs a library that is not installed: pip install {package or module}", name=module
+        )
 
 
 def lazy_names(

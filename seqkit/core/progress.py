@@ -1,4 +1,4 @@
-"""`progress=` of functions that take long: a function of the user, or a display of `seqkit.observe`."""
+"""`progress=` of functions that take long: a function of the user, or a bar of tqdm."""
 
 from __future__ import annotations
 
@@ -7,49 +7,46 @@ from contextlib import contextmanager
 from typing import Any, Literal, TypeAlias
 
 from .errors import as_given
-from .lazy import load
+from .lazy import need
 
 __all__ = ["Progress", "Report", "check_progress", "reporting"]
 
 Report: TypeAlias = Callable[[int, int | None], Any]
-Progress: TypeAlias = Report | Literal[True] | Any
+Progress: TypeAlias = Report | Literal[True]
 
 
 def check_progress(value: Any, who: str) -> None:
-    """Raise TypeError unless a value is None, a bool, a function, or a bar such as that of tqdm.
+    """Raise TypeError unless a value is None, a bool or a function. Raise ImportError if tqdm is missing.
 
     >>> check_progress(3, "pack: progress")
     Traceback (most recent call last):
-    TypeError: pack: progress must be True, a function of (done, total) or a bar of tqdm, got 3
+    TypeError: pack: progress must be True or a function of (done, total), got 3
     """
-    is_bar = hasattr(value, "update") and hasattr(value, "n")
-    if isinstance(value, type) or not (value is None or isinstance(value, bool) or callable(value) or is_bar):
-        raise TypeError(
-            f"{who} must be True, a function of (done, total) or a bar of tqdm, got {as_given(value)}"
-        )
+    if isinstance(value, type) or not (value is None or isinstance(value, bool) or callable(value)):
+        raise TypeError(f"{who} must be True or a function of (done, total), got {as_given(value)}")
+    if value is True:
+        need("tqdm", who)
 
 
 @contextmanager
-def reporting(progress: Progress | None, what: str, sequence: Any = None) -> Iterator[Report]:
+def reporting(progress: Progress | bool | None, what: str) -> Iterator[Report]:
     """Return a function of the number of items that are done and of all items, or None if it is unknown.
 
-    A function of the user is returned as it is. True is the display of `seqkit.watch`, which also shows the
-    nodes of `sequence`.
+    A function of the user is returned as it is. True shows a bar of tqdm.
 
     >>> with reporting(lambda done, total: print(done, "of", total), "pack") as report:
     ...     report(1, 2)
     1 of 2
     """
-    if progress is None or progress is False:
-        yield lambda done, total: None
-    elif callable(progress):
-        yield progress
-    elif progress is True:
-        meter = load("meter")(what, sequence)
-        try:
-            yield meter.report
-        finally:
-            meter.close()
+    if progress is True:
+        from tqdm.auto import tqdm
+
+        with tqdm(desc=what) as bar:
+            yield lambda done, total: _move(bar, done, total)
     else:
-        begun = progress.n
-        yield lambda done, total: progress.update(begun + done - progress.n)
+        yield progress or (lambda done, total: None)
+
+
+def _move(bar: Any, done: int, total: int | None) -> None:
+    bar.total = total
+    bar.update(done - bar.n)

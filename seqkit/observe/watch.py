@@ -20,7 +20,7 @@ from .html import cut, width
 
 __all__ = [
     *("INTERVAL_S", "ProgressMeter", "Status", "Watch"),
-    *("meter_of", "to_stderr", "watch"),
+    *("to_stderr", "watch"),
 ]
 
 
@@ -109,14 +109,13 @@ class _Callback:
 class _TextLine:
     """A line on standard error, which is written over in a terminal."""
 
-    def __init__(self, title: str) -> None:
-        self._title = f"{title}: " if title else ""
+    def __init__(self) -> None:
         self._width, self._is_terminal = 0, False
         with suppress(AttributeError, *_LOST):  # there may be no stream, as under ``pythonw``
             self._is_terminal = sys.stderr.isatty()
 
     def show(self, status: Status) -> None:
-        text = f"{self._title}{status}"
+        text = str(status)
         if self._is_terminal:
             text = cut(text, width() - 1)  # a line that wraps could not be written over
             to_stderr("\r" + text.ljust(self._width))
@@ -128,25 +127,20 @@ class _TextLine:
         to_stderr("\n" * self._is_terminal)
 
 
-def _standard(title: str) -> _Callback | _TextLine:
+def _standard() -> _Callback | _TextLine:
     """Return the display that replaces the output of a cell in a notebook, or else writes a line."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if shell is None or not hasattr(shell, "kernel"):
-        return _TextLine(title)
+        return _TextLine()
     import IPython.display
 
-    cell: Any = IPython.display.display({"text/plain": title}, raw=True, display_id=True)  # type: ignore[no-untyped-call]
-    return _Callback(lambda status: cell.update({"text/plain": f"{title} {status}".strip()}, raw=True))
+    cell: Any = IPython.display.display({"text/plain": ""}, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+    return _Callback(lambda status: cell.update({"text/plain": str(status)}, raw=True))
 
 
 INTERVAL_S = 0.5
 # The weight of the latest interval in the rate.
 LATEST = 0.3
-
-
-def meter_of(what: str, sequence: Any) -> ProgressMeter:
-    """Return a meter for a function that takes long and was called with ``progress=True``."""
-    return ProgressMeter(sequence, _standard(what), INTERVAL_S)
 
 
 class ProgressMeter:
@@ -177,15 +171,6 @@ class ProgressMeter:
         self._begun = self._since = self.clock()
         self.due_s = self._begun + every_s
         self._of_nodes: dict[str, Any] = {}  # the latest figures, which stay when the workers have ended
-
-    def report(self, done: int, total: int | None) -> None:
-        """Record how many items are done. The first call says how many were done before."""
-        if self.total is None and not self.done:
-            self.begin_at(done)
-        self.done, self.total = done, total
-        now = self.clock()
-        if now >= self.due_s:
-            self.show(now)
 
     def begin_at(self, done: int) -> None:
         """Record how many items were done before. They do not count for the rate."""
@@ -293,7 +278,7 @@ class Watch(Generic[T]):
         return len(self._sequence)
 
     def __iter__(self) -> Iterator[T]:
-        display = _standard("") if self._report is None else _Callback(self._report)
+        display = _standard() if self._report is None else _Callback(self._report)
         self._meter = ProgressMeter(self._sequence, display, self._every_s)
         return _Watched(self._sequence, self._meter)
 

@@ -126,9 +126,8 @@ def tar_members(
         The archive, not compressed. It is scanned once, now. Each process opens it when it first reads.
     pattern : str
         Keep only names that match, such as ``"*.jpg"``; ``*`` matches ``/`` too.
-    progress : True, callable or bar, optional
-        True shows a bar. A function is called with the number of members scanned so far and None. A bar of
-        tqdm is moved.
+    progress : True or callable, optional
+        True shows a bar of tqdm. A function is called with the number of members scanned so far and None.
 
     Returns
     -------

@@ -36,7 +36,7 @@ def audio(
         A folder, whose sound files are found at any depth, or a glob pattern.
     dtype : "float32", "float64", "int16" or "int32"
         Type of the samples.
-    progress : True, callable or bar, optional
+    progress : True or callable, optional
         See `files`.
 
     Returns

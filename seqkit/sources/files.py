@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from glob import has_magic, iglob
 from os import PathLike, fspath
-from pathlib import Path
 from typing import Any
 
 from ..core.arguments import check_callable
@@ -19,7 +17,7 @@ from ..core.source import as_view
 from ..core.view import View
 from ..views.smap import smap
 
-__all__ = ["as_path", "existing", "files", "found", "is_pointer", "name_file", "natural"]
+__all__ = ["as_path", "existing", "files", "found", "in_natural_order", "is_pointer", "name_file"]
 
 POINTER = b"version https://git-lfs"
 
@@ -37,14 +35,14 @@ def files(
     ----------
     path : path-like
         A folder, or a glob pattern such as ``"photos/**/*.jpg"``. Files in subfolders are found, too, also
-        behind links. Hidden files are left out.
+        behind links. Each folder is listed once. Hidden files are left out.
     read : callable, optional
         Called with a path, returns the item. None (the default): items are the paths.
     suffixes : sequence of str, optional
         Keep only files with one of these suffixes, in any case, such as ``[".jpg", ".png"]``.
-    progress : True, callable or bar, optional
-        True shows a bar while the folder is listed. A function is called with the number of files found so
-        far and None. A bar of tqdm is moved.
+    progress : True or callable, optional
+        True shows a bar of tqdm while the folder is listed. A function is called with the number of files
+        found so far and None.
 
     Returns
     -------
@@ -97,7 +95,7 @@ def found(
 ) -> list[str]:
     """Return the files of a folder or pattern in natural order. Raise FileNotFoundError for a dead link."""
     paths: list[str] = []
-    for name in _walk(path, ()) if os.path.isdir(path) else _glob(path):
+    for name in _walk(path) if os.path.isdir(path) else _glob(path):
         if not name.lower().endswith(endings):
             continue
         if os.path.islink(name) and not os.path.exists(name):
@@ -105,9 +103,10 @@ def found(
                 f"{who}: {name!r} is a link to {os.readlink(name)!r}, where there is nothing. Restore or"
                 " remove it, or choose other files with a pattern."
             )
-        paths.append(name)
-        report(len(paths), None)
-    return sorted(paths, key=lambda name: (natural(name), name))
+        if os.path.isfile(name):  # reading a pipe would wait for its writer
+            paths.append(name)
+            report(len(paths), None)
+    return in_natural_order(paths)
 
 
 class ReadFile:
@@ -183,43 +182,33 @@ def existing(path: str | PathLike[str], who: str) -> str:
     return name
 
 
-def _walk(folder: str, above: tuple[str, ...]) -> Iterator[str]:
-    """Yield the files in a folder at any depth. `above` are the real paths of the folders around it."""
-    above = (*above, os.path.realpath(folder))
-    with os.scandir(folder) as entries:
-        shown = [entry for entry in entries if not entry.name.startswith(".")]
-    for entry in shown:
-        is_link = entry.is_symlink()
-        if not (os.path.isdir(entry.path) if is_link else entry.is_dir()):
-            if is_link or entry.is_file():  # reading a pipe would wait for its writer
-                yield entry.path
-        elif not is_link or os.path.realpath(entry.path) not in above:  # or the link leads in a circle
-            yield from _walk(entry.path, above)
+def _walk(folder: str) -> Iterator[str]:
+    """Yield the files in a folder at any depth. Links are followed, and each folder is listed once."""
+    seen = {os.path.realpath(folder)}
+    for where, folders, names in os.walk(folder, followlinks=True):
+        yield from (os.path.join(where, name) for name in names if not name.startswith("."))
+        folders.sort()
+        for name in [*folders]:
+            real = os.path.realpath(os.path.join(where, name))
+            if name.startswith(".") or real in seen:
+                folders.remove(name)
+            seen.add(real)
 
 
 def _glob(pattern: str) -> Iterator[str]:
-    if os.path.exists(pattern):  # a name may contain letters of patterns, such as "a[1].txt"
-        return iter([pattern])
-    in_circle = cache(_in_circle)
-    paths = iglob(pattern, recursive=True)
-    files = (path for path in paths if os.path.isfile(path) or os.path.islink(path))
-    return (path for path in files if not os.path.isdir(path) and not in_circle(os.path.dirname(path)))
+    # A name may contain letters of patterns, such as "a[1].txt".
+    return iter([pattern]) if os.path.exists(pattern) else iglob(pattern, recursive=True)
 
 
-def _in_circle(folder: str) -> bool:
-    """Does a link in a path lead to a folder above it?"""
-    path = Path(folder)
-    return any(
-        each.is_symlink() and each.resolve() in map(Path.resolve, each.parents)
-        for each in (path, *path.parents)
-    )
+def in_natural_order(paths: Iterable[str]) -> list[str]:
+    """Sort paths as people do: by the value of the numbers in them.
 
-
-def natural(path: str) -> list[Any]:
-    """Return the key that sorts paths as people do: by the value of the numbers in them.
-
-    >>> sorted(["a10", "b1", "a9"], key=natural)
+    >>> in_natural_order(["a10", "b1", "a9"])
     ['a9', 'a10', 'b1']
     """
+    return sorted(paths, key=lambda path: (_natural(path), path))
+
+
+def _natural(path: str) -> list[Any]:
     parts = re.split(r"(\d+)", path)
     return [int(part) if part.isdecimal() else part for part in parts]

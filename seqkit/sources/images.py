@@ -52,7 +52,7 @@ def images(
     frame : int, "all" or None
         The frame of an animation, or the page of a TIFF file, from 0. ``"all"``: all frames, as an array with
         one more axis in front. None (the default): files of several frames are refused.
-    progress : True, callable or bar, optional
+    progress : True or callable, optional
         See `files`.
 
     Returns

@@ -25,7 +25,7 @@ from ..core.view import View
 from ..views.bases.one_of_several import read_grouped
 from .arrow import ArrowRows
 from .columns import as_names, check_names, listed
-from .files import as_path, found, name_file, natural
+from .files import as_path, found, in_natural_order, name_file
 from .handles import Handles
 from .per_process import PerProcess
 
@@ -62,9 +62,9 @@ def parquet(
     max_bytes : int
         Bytes of decoded row groups that each process keeps (1 or more). The last group is always kept. The
         default is 256 MiB.
-    progress : True, callable or bar, optional
-        True shows a bar while the files are scanned. A function is called with the number of files that are
-        scanned and of all files. A bar of tqdm is moved.
+    progress : True or callable, optional
+        True shows a bar of tqdm while the files are scanned. A function is called with the number of files
+        that are scanned and of all files.
 
     Returns
     -------
@@ -140,7 +140,7 @@ def _files(path: str) -> list[str]:
         return [path]
     each = [_files(name) if os.path.isdir(name) else [name] for name in iglob(path, recursive=True)]
     unique = {name for names in each for name in names}
-    return sorted(unique, key=lambda name: (natural(name), name))
+    return in_natural_order(unique)
 
 
 def part_names(items: int, rows: int) -> list[str]:

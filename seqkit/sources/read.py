@@ -15,7 +15,7 @@ from ..core.arguments import check_callable
 from ..core.tracebacks import hiding_frames
 from ..core.view import View
 from ..views.concatenate import concatenate
-from .files import as_path, existing, natural
+from .files import as_path, existing, in_natural_order
 from .per_process import per_process
 
 __all__ = ["read"]
@@ -114,7 +114,7 @@ def read(
     _check_arguments(reader, name, arguments, options)
     if kind in TAKE_PATTERNS or not _is_pattern(name):
         return reader(name, *arguments, **options)
-    paths = sorted(iglob(name, recursive=True), key=lambda path: (natural(path), path))
+    paths = in_natural_order(iglob(name, recursive=True))
     if not paths:
         raise FileNotFoundError(f"read: there is no file at {name!r}. Check the pattern.")
     reader = getattr(import_module(f"seqkit.sources.{module}"), f"{function}_of_many", reader)

@@ -12,7 +12,7 @@ from ..core.arguments import check_callable
 from ..core.source import as_view
 from ..core.view import View
 from ..views.smap import smap
-from .files import name_file, natural
+from .files import in_natural_order, name_file
 
 __all__ = ["remote"]
 
@@ -72,7 +72,7 @@ def remote(
         found = fs.glob(path, detail=True)
         start = len(re.split(r"[*?\[{]", path)[0])
         shown = [name for name in found if "/." in path[start - 1 :] or "/." not in f"/{name[start:]}"]
-        paths = sorted((name for name in shown if found[name]["type"] != "directory"), key=natural)
+        paths = in_natural_order(name for name in shown if found[name]["type"] != "directory")
     else:
         paths = [path] if fs.isfile(path) else []
     if not paths:

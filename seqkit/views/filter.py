@@ -48,10 +48,10 @@ def filter(  # noqa: A001 - the field's word for it
         May be unbounded. The scan iterates it, so the workers of a `prefetch` view do the scan.
     eager : bool
         Scan now rather than when the length is first needed.
-    progress : True, callable or bar, optional
-        True shows the display of `watch` during the scan. A function is called after each item, with the
+    progress : True or callable, optional
+        True shows a bar of tqdm during the scan. A function is called after each item, with the
         number of items done and the number of all items (None if unknown). An exception that it raises ends
-        the scan. A bar such as ``tqdm(total=n)`` is moved.
+        the scan.
         Copies and pickles of the view do not have it.
 
     Returns
@@ -120,7 +120,7 @@ class FilterScan(Scan):
             self._source = in_order(self.view._sources[0])
             progress = self.view._progress
             if not (progress is None or progress is False):
-                self._report = self._bar.enter_context(reporting(progress, "filter", self.view._sources[0]))
+                self._report = self._bar.enter_context(reporting(progress, "filter"))
         while len(self.indices) != self.view._most:
             j = self.items_read
             try:

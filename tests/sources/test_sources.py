@@ -9,7 +9,6 @@ import sys
 import tarfile
 import zipfile
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -40,9 +39,6 @@ def test_progress_counts_the_files(tmp_path: Path) -> None:
     told: list[tuple[int, int | None]] = []
     sources.files(tmp_path, progress=lambda done, total: told.append((done, total)))
     assert told == [(1, None), (2, None), (3, None)]
-    bar = SimpleNamespace(n=5, update=lambda more: setattr(bar, "n", bar.n + more))  # as of tqdm
-    sources.files(tmp_path, progress=bar)
-    assert bar.n == 8
 
 
 def test_folder_without_files_is_refused(tmp_path: Path) -> None:
@@ -510,9 +506,12 @@ def test_an_argument_that_the_reader_does_not_have_is_refused_by_name(tmp_path: 
             lambda: sources.images(".", frame=1.5),
             "images: frame must be an int of at least 0 or 'all', got 1.5",
         ),
-        (lambda: sources.files(".", progress=3), "files: progress must be True, a function"),
-        (lambda: sources.parquet(__file__, progress=3), "parquet: progress must be True, a function"),
-        (lambda: sources.tar_members(__file__, progress=3), "tar_members: progress must be True, a function"),
+        (lambda: sources.files(".", progress=3), "files: progress must be True or a function"),
+        (lambda: sources.parquet(__file__, progress=3), "parquet: progress must be True or a function"),
+        (
+            lambda: sources.tar_members(__file__, progress=3),
+            "tar_members: progress must be True or a function",
+        ),
         (lambda: sources.remote(3), "remote: url must be a str such as"),
     ],
 )

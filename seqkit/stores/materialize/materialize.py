@@ -51,9 +51,9 @@ def materialize(
     chunk_size : int, optional
         Rows of a Parquet file, in one row group (1 or more). None (the default): 8192, or fewer of more than
         64 MiB. Only with `to`.
-    progress : True, callable or bar, optional
-        True shows the display of `watch`. A function is called with the number of items that are done and of
-        all items, which is None if it is unknown. A bar of tqdm is moved.
+    progress : True or callable, optional
+        True shows a bar of tqdm. A function is called with the number of items that are done and of
+        all items, which is None if it is unknown.
     on_error : "raise", "skip" or callable
         What to do if an item fails. "raise" (the default) raises its error. "skip" leaves the item out, and
         warns at the end. A callable gets the `EvaluationError` and returns an item to keep instead.
@@ -125,7 +125,7 @@ def materialize(
             from .writing import write
 
             return write(source, to, nworkers, chunk_size, progress, method, on_error)
-    with hiding_frames(), private_memory(), reporting(progress, "materialize", source) as report:
+    with hiding_frames(), private_memory(), reporting(progress, "materialize") as report:
         return as_view(_as_list(source, report, on_error), "materialize")
 
 

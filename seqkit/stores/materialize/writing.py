@@ -179,7 +179,7 @@ def _write_missing(
     with (
         ahead(written._take(todo)) as node,
         prefetch(smap(lambda step: step(), steps), 1, "thread") as background,
-        reporting(progress, "materialize", node) as report,
+        reporting(progress, "materialize") as report,
         tolerating(on_error),
     ):
         report(done, target.n)

@@ -33,9 +33,9 @@ def pack(sequence: Indexable[T], *, progress: Progress | None = None) -> Pack[T]
     sequence : View or indexable
         Not unbounded. Numbers, strings, bytes, and arrays of one dtype that differ only in the length of
         their first dimension are stored directly. Mixtures and other objects are pickled one by one.
-    progress : True, callable or bar, optional
-        True shows the display of `watch`. A function is called with the number of items that are stored and
-        of all items, which is None if it is unknown. A bar of tqdm is moved.
+    progress : True or callable, optional
+        True shows a bar of tqdm. A function is called with the number of items that are stored and
+        of all items, which is None if it is unknown.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def pack(sequence: Indexable[T], *, progress: Progress | None = None) -> Pack[T]
     if source._n is UNBOUNDED:
         raise TypeError("pack: the sequence must end, got an unbounded one. Use sequence[:n].")
     check_progress(progress, "pack: progress")
-    with hiding_frames(), private_memory(), reporting(progress, "pack", source) as report:
+    with hiding_frames(), private_memory(), reporting(progress, "pack") as report:
         return Pack(lay_out(source, report))
 
 
