@@ -111,7 +111,6 @@ class _DefaultCollate(Collate):
 
     __name__ = "default_collate"
     takes_arrays = True
-    keeps_columns = True  # a batch of dicts is a dict of batches, see `Batch`
 
     def __init__(self, registry: CollateMap, lists_objects: bool) -> None:
         self._registry = registry

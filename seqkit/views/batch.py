@@ -116,8 +116,6 @@ class Batch(Grouped):
         return range(start, int(min(start + self._size, self._sources[0]._n if n is None else n)))
 
     def _get(self, i: int) -> Any:
-        if self._memory is not None:
-            return self._sliced_from(self._memory, i, i * self._size)
         source, n = self._sources[0], self._sources[0]._n
         members = self._members(i, n)
         if n is not UNKNOWN:

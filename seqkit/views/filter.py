@@ -21,7 +21,6 @@ from ..core.progress import Progress, Report, check_progress, reporting
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
 from ..core.view import Indexable, T, View, in_order
-from .bases.columns import Columns, selected
 from .bases.forwards import read_forwards
 from .bases.scanned import END, Scan, Scanned
 
@@ -158,7 +157,7 @@ class FilterScan(Scan):
         return Chosen(indices, source._take(indices))
 
 
-class Filter(Scanned[T], Columns[T]):
+class Filter(Scanned[T]):
     """The view that `filter` returns: a gather whose indices are found when they are needed."""
 
     _passes_on = True
@@ -235,15 +234,6 @@ class Filter(Scanned[T], Columns[T]):
         # If something below follows the epoch, its items are at other positions in another epoch.
         is_fixed = self._found.known and not self._varies
         return self._chosen.view._take(indices) if is_fixed else super()._take(indices)
-
-    def _select(self, names: tuple[str, ...]) -> View[Any]:
-        source = selected(self._sources[0], names)
-        if self._varies:
-            raise TypeError(
-                "select: this filter has other items in each epoch."
-                " Filter before shuffling, or select below filter."
-            )
-        return source._take(self.indices)
 
     def _ordered(self, items: bool) -> tuple[Any, ...]:
         return (self._most,)

@@ -48,8 +48,7 @@ def interleave(*sequences: Indexable[T], stop: Stop = "longest") -> View[T]:
 
     Notes
     -----
-    A few binary searches among the sequences per access. An index reads sequences of unknown
-    length to find out whether they reach it. After ``interleave`` of SeqTools; known elsewhere as
+    One binary search among the lengths per access. After ``interleave`` of SeqTools; known elsewhere as
     ``roundrobin``, ``interleave_datasets``. See `mix` for given proportions.
 
     Examples

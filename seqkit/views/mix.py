@@ -21,7 +21,6 @@ from ..core.randomness import as_name, as_seed
 from ..core.source import as_view
 from ..core.values import by_position
 from ..core.view import Indexable, T, View
-from .bases.columns import selected
 from .bases.one_of_several import IntArray, OneOfSeveral
 from .bases.random import Random
 from .epochs import Epochs
@@ -180,11 +179,6 @@ class Mix(OneOfSeveral, Random):
             shares = [*map(range, turns.before(plan.start), turns.before(plan.stop))]
             return self._in_turn(plan, turns.each(plan.start, plan.stop), shares)
         return super()._iter(plan)
-
-    def _select(self, names: tuple[str, ...]) -> View[Any]:
-        # The salt stays, although fewer orders may be below.
-        sources = tuple(selected(source, names) for source in self._sources)
-        return sized(Mix(sources, self._shares, self._most, self._seed, self._epoch, self._salt))
 
     def _ordered(self, items: bool) -> tuple[Any, ...]:
         return *(super()._ordered(items) or ()), self._shares, self._most

@@ -12,7 +12,6 @@ from ..core.once import cached
 from ..core.randomness import Permutation, as_name, as_seed
 from ..core.source import as_view
 from ..core.view import Indexable, T, View
-from .bases.columns import selected
 from .bases.random import Random
 from .bases.selection import Selection
 
@@ -103,11 +102,6 @@ class Shuffle(Selection, Random):
 
     def _many(self, indices: Indices) -> Indices:
         return self._permutation.many(indices)
-
-    def _select(self, names: tuple[str, ...]) -> View[Any]:
-        # The salt stays, although fewer orders may be below.
-        source = selected(self._sources[0], names)
-        return sized(Shuffle(source, self._seed, self._epoch, self._salt))
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Shuffle(sources[0], self._seed, self._epoch, self._given_name)

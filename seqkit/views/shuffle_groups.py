@@ -16,7 +16,6 @@ from ..core.randomness import Permutation, as_name, as_seed, node_key
 from ..core.source import as_view
 from ..core.values import is_single, values_of
 from ..core.view import Indexable, T, View
-from .bases.columns import selected
 from .bases.random import Random
 from .bases.selection import Selection
 
@@ -192,11 +191,6 @@ class ShuffleGroups(Selection, Random):
             here = runs == run
             found[here] = start + permutation.many(wanted[here] - start)
         return found + order.shifts[np.searchsorted(order.ends, found, "right")]
-
-    def _select(self, names: tuple[str, ...]) -> View[Any]:
-        # The salt stays, although fewer orders may be below.
-        source = selected(self._sources[0], names)
-        return ShuffleGroups(source, self._sizes, self._seed, self._epoch, self._at_once, self._salt)
 
     def _ordered(self, items: bool) -> tuple[Any, ...]:
         return *(super()._ordered(items) or ()), self._sizes, self._at_once

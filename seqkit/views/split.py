@@ -19,7 +19,6 @@ from ..core.plain import as_index
 from ..core.source import Source, as_view
 from ..core.values import by_position
 from ..core.view import Indexable, T, View
-from .bases.columns import Columns
 
 __all__ = ["Split", "split"]
 
@@ -137,7 +136,7 @@ def _unfit(edges: Any) -> TypeError:
     )
 
 
-class Split(Columns[Any]):
+class Split(View[Any]):
     """The view that `split` returns."""
 
     def __init__(self, source: View[Any], edges: int | list[int] | list[tuple[int, int]]) -> None:

@@ -14,7 +14,7 @@ from ..core.errors import EndOfSequence, as_given, fail, summary
 from ..core.expression import name_of
 from ..core.indices import Endless, Indices, Plan, as_list
 from ..core.iteration import Progress, restarting
-from ..core.lengths import UNKNOWN, Length
+from ..core.lengths import UNKNOWN, Length, Unsized
 from ..core.set_epoch import listeners
 from ..core.tracebacks import hide_frames
 from ..core.view import T, View
@@ -61,7 +61,7 @@ def uniter(
     Notes
     -----
     A forward access draws the skipped items, and a backward access all items before the index. A batch of
-    indices is read in ascending order. Each iteration is a pass of its own. One thread reads at a time.
+    indices is read in ascending order. Each loop over all items is a pass of its own. Threads take turns.
     Finished iterators are closed. Batches and threads hold several items, so an iterable that fills one array
     again for each item must yield copies. After Ctrl-C, a new pass reads the interrupted item again. A
     one-shot iterator cannot give it again, so reading the item raises. After ``uniter`` of SeqTools.
@@ -119,8 +119,8 @@ class Uniter(View[Any]):
 
     def _refuse(self, i: int, stopped: Stopped) -> NoReturn:
         """Raise the reason why there is no item `i`."""
-        at, error = stopped.at, stopped.error
-        if error is not None and not (stopped.again and self._n is UNKNOWN):
+        at, error, again = stopped
+        if error is not None and not (again and self._n is UNKNOWN):
             fail(self, i, error, f"at item {at}" if at < i else "")
         if self._n is UNKNOWN:
             why = f", for item {at} fails: {summary(error)}" if error is not None else ""
@@ -133,12 +133,11 @@ class Uniter(View[Any]):
         return [found[i] for i in wanted]
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        if not self._passes.one_shot:
-            if isinstance(plan, Endless):
-                return self._stream(None)
-            if isinstance(plan, range) and plan and plan.start == 0 and plan.step == 1:
-                return self._stream(len(plan))
-        return super()._iter(plan)
+        stop = None if isinstance(self._n, Unsized) else self._n
+        is_whole = isinstance(plan, range) and stop is not None and plan == range(stop)
+        if self._passes.one_shot or not (is_whole or isinstance(plan, Endless)):
+            return super()._iter(plan)
+        return self._stream(stop)
 
     def _stream(self, stop: int | None) -> Iterator[Any]:
         """Iterate in a new pass, and after an error in another one, because the old position is unknown."""
@@ -146,33 +145,26 @@ class Uniter(View[Any]):
 
         def run(progress: Progress) -> Iterator[Any]:
             nonlocal position, broken
-            if stop is not None and position >= stop:
-                progress.done = True
-                return
-            drawn = 0
+            drawn, error = 0, None
             try:
-                try:
-                    with closing(self._own().start()) as current:
-                        for item in islice(current.items, stop):
-                            drawn += 1
-                            if drawn > position:
-                                position = drawn
-                                if drawn == stop != self._n:
-                                    self._own().leave_open(current, drawn)
-                                yield item
-                except Exception as error:
-                    progress.done = self._n is UNKNOWN and drawn == broken
-                    i, position, broken = position, position + 1, drawn
-                    if progress.done:  # it fails there for good, and this was said: nothing lies behind
-                        return
-                    self._refuse(i, Stopped(drawn, error))
-                if self._n is not UNKNOWN and stop is not None and position < stop:
-                    i, position = position, position + 1
-                    self._refuse(i, Stopped(drawn, None))
-            except Exception as error:
-                hide_frames(error)
+                with closing(self._own().start()) as current:
+                    for item in islice(current.items, stop):
+                        drawn += 1
+                        if drawn > position:
+                            position = drawn
+                            yield item
+            except Exception as raised:
+                error = raised
+            # Without a length, an iterable that fails at the same item again has no items after it.
+            progress.done = position == stop or (stop is None and (error is None or drawn == broken))
+            if progress.done:
+                return
+            i, position, broken = position, position + 1, drawn
+            try:
+                self._refuse(i, Stopped(drawn, error))
+            except Exception as refused:
+                hide_frames(refused)
                 raise
-            progress.done = True
 
         return restarting(run)
 

@@ -102,7 +102,8 @@ class Window(Grouped):
         self._stride = stride
         self._streams = stride <= size
         # The pad of an array must be a value of it.
-        self._slices = collate_fn is None and gives_arrays(source) and (last != "pad" or pad is not None)
+        makes_arrays = collate_fn is None and (last != "pad" or pad is not None)
+        self._slices = gives_arrays(source) and (makes_arrays or self._takes_arrays)
 
     def _length(self) -> Length:
         n = self._sources[0]._n
@@ -127,15 +128,12 @@ class Window(Grouped):
         return items[:]
 
     def _get(self, i: int) -> Any:
-        if self._memory is not None:
-            return self._sliced_from(self._memory, i, i * self._stride)
         source, n = self._sources[0], self._sources[0]._n
         members = self._members(i, n)
-        if self._slices:
-            return self._filled(source._getmany(members))
-        if n is not UNKNOWN:
-            return self._finish(i, list(source._getmany(members)))
-        return self._finish(i, self._checked(i, until_the_end(source, members), n))
+        if n is UNKNOWN:
+            return self._finish(i, self._checked(i, until_the_end(source, members), n))
+        items = source._getmany(members)
+        return self._filled(items) if self._slices and self._collate_fn is None else self._finish(i, items)
 
     def _filled(self, items: Any) -> Any:
         """Return a window of an array, filled up if it is short."""
@@ -147,7 +145,7 @@ class Window(Grouped):
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         source, wanted = self._sources[0], as_list(indices)
         n = source._n
-        if n is UNKNOWN or not wanted or self._slices or self._memory is not None:
+        if n is UNKNOWN or not wanted or self._slices:
             return super()._getmany(wanted)
         needed: range | list[int]
         if isinstance(indices, range) and 0 < indices.step * self._stride <= self._size:
@@ -161,8 +159,7 @@ class Window(Grouped):
         source = self._sources[0]
         if isinstance(plan, Endless) and streams(self):
             return self._stream(plan, source._iter(plan), UNKNOWN)
-        is_slice = self._slices or self._memory is not None
-        apart = (self._stride >= self._size or is_slice) and not self._reads_ahead
+        apart = (self._stride >= self._size or self._slices) and not self._reads_ahead
         unclear = source._n is UNKNOWN and not isinstance(plan, Endless)
         if apart or unclear:
             return super()._iter(plan)  # one batched read per window

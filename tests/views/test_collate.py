@@ -195,7 +195,6 @@ SELECTIONS: dict[str, sk.View[Any]] = {
     "mix": sk.mix([POINTS, POINTS[::-1]], seed=0),
     "cycle": sk.cycle(POINTS, 20),
     "epochs": sk.epochs(sk.shuffle(POINTS, seed=1), 2),
-    "filter": sk.filter(lambda point: point["z"] % 3, POINTS.select("y", "z")),
     "many": sk.shard(sk.shuffle(sk.random_split(POINTS, [8, 4], seed=0)[0][::-1], seed=3), 0, 2),
 }
 
@@ -208,27 +207,14 @@ def test_columns_of_a_selection_are_in_its_order(view: Any) -> None:
             assert list(one) == [one[i] for i in range(len(items))] == [item["y"] for item in items]
         both = [{"z": item["z"], "y": item["y"]} for item in items]
         assert list(view.select("z", "y").at_epoch(epoch)) == both
-        batches = list(sk.batch(view, 5).at_epoch(epoch))
-        assert list(sk.batch(view, 5).select("y").at_epoch(epoch)) == [[i["y"] for i in b] for b in batches]
-        arrays = sk.batch(view, 5, collate_fn=sk.default_collate)
-        for part, whole in zip(arrays.select("z").at_epoch(epoch), arrays.at_epoch(epoch), strict=True):
-            assert part.tolist() == whole["z"].tolist()
-        windows = list(sk.window(view, 2).at_epoch(epoch))
-        assert list(sk.window(view, 2).select("z").at_epoch(epoch)) == [[i["z"] for i in w] for w in windows]
 
 
 def test_the_other_columns_of_a_selection_are_not_read() -> None:
     points: Any = sk.collate(x=ExplodingSource(range(8)), y=range(8))
     train, _ = sk.random_split(points, [0.5, 0.5], seed=0)
     assert len(set(train.select("y"))) == 4
-    assert sorted(x for b in sk.shuffle(points, seed=0).batch(3).select("y") for x in b) == list(range(8))
-    assert [list(part) for part in sk.split(points, 1).select("y")] == [[0, 1, 2, 3], [4, 5, 6, 7]]
-
-
-def test_padding_of_a_batch_is_selected_too() -> None:
-    view: Any = sk.batch(sk.collate(x=range(3), y="abc"), 2, pad={"x": 0, "y": "-"})
-    assert list(view.select("y")) == [["a", "b"], ["c", "-"]]
-    assert view.select("y", "x")[1] == [{"y": "c", "x": 2}, {"y": "-", "x": 0}]
+    assert sorted(sk.shuffle(points, seed=0).select("y")) == list(range(8))
+    assert list(sk.split(points, 1)[0].select("y")) == [0, 1, 2, 3]
 
 
 def test_what_has_no_columns_has_no_select() -> None:
@@ -248,10 +234,6 @@ def test_columns_that_cannot_be_selected_are_refused() -> None:
         points[1:].select("a")
     with pytest.raises(TypeError, match="select: names"):
         points[1:].select(0)
-    with pytest.raises(TypeError, match="select: sum may need all columns"):
-        sk.batch(points, 2, collate_fn=sum).select("x")
-    with pytest.raises(TypeError, match="select: this filter has other items in each epoch"):
-        sk.filter(bool, sk.shuffle(points, seed=0)).select("x")  # type: ignore[attr-defined]
 
 
 def noisy(view: Any) -> sk.View[Any]:

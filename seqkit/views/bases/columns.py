@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from ...core.tracebacks import hiding_frames
 from ...core.view import T_co, View
@@ -22,9 +22,9 @@ class Columns(View[T_co]):
     def select(self, *names: str) -> View[Any]:
         """Return the view of some columns: of one name its values, of several names dicts.
 
-        Works on `collate` with names, and on selections of its items: slices, `gather`, `filter`, `shuffle`,
-        `random_split`, `split`, `concatenate`, `batch` and others. The order stays the same, and the other
-        columns are not read.
+        Works on `collate` with names, and on its items in another order: slices, `gather`, `shuffle`,
+        `random_split`, `concatenate` and others. The order stays the same, and the other columns are not
+        read.
 
         Parameters
         ----------
@@ -61,7 +61,10 @@ class Columns(View[T_co]):
         return self._select(names)
 
     def _select(self, names: tuple[str, ...]) -> View[Any]:
-        return self._rebuild(tuple(selected(source, names) for source in self._sources))
+        selection: Any = self._rebuild(tuple(selected(source, names) for source in self._sources))
+        if hasattr(self, "_salt"):
+            selection._salt = self._salt  # the order stays, although fewer orders may be below
+        return cast(View[Any], selection)
 
 
 def selected(view: View[Any], names: tuple[str, ...]) -> View[Any]:

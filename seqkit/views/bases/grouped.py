@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,20 +10,13 @@ import numpy as np
 from ...core.arguments import Last
 from ...core.errors import fail
 from ...core.expression import name_of
-from ...core.indices import as_slice
-from ...core.lengths import Unsized, sized
-from ...core.once import cached
-from ...core.source import Source
 from ...core.view import View
 from ...core.worker import empty, is_placing
-from ..gather import Gather
-from ..shard import Shard
-from .columns import Columns, selected
 
 __all__ = ["Grouped", "Stacked"]
 
 
-class Grouped(Columns[Any]):
+class Grouped(View[Any]):
     """A view of lists of items, or of what `collate_fn` makes of them."""
 
     def __init__(
@@ -43,27 +36,6 @@ class Grouped(Columns[Any]):
         # A collate function with this attribute gets the items of an array source as one array.
         self._takes_arrays: bool = getattr(self._collate_fn, "takes_arrays", False)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_memory"}
-
-    @cached
-    def _memory(self) -> np.ndarray[Any, Any] | None:
-        """The memory of an array source, if the collate function gets slices of it, and copies them."""
-        if not self._takes_arrays or isinstance(n := self._sources[0]._n, Unsized):
-            return None
-        memory = borrowed(self._sources[0], range(n))
-        return memory if self._takes(memory) else None
-
-    def _sliced_from(self, memory: np.ndarray[Any, Any], i: int, start: int) -> Any:
-        """Make group `i`, whose first item is item `start` of an array."""
-        items = memory[start : start + self._size]
-        if len(items) < self._size:
-            return self._finish(i, items)
-        try:
-            return self._collate_fn(items)
-        except Exception as error:
-            fail(self, i, error, "in collate_fn")
-
     def _takes(self, items: Any) -> bool:
         """Can the collate function have the items as they are?"""
         if isinstance(items, np.ndarray):
@@ -82,19 +54,6 @@ class Grouped(Columns[Any]):
             return self._collate_fn(items if self._takes(items) else list(items))
         except Exception as error:
             fail(self, i, error, "in collate_fn")
-
-    def _select(self, names: tuple[str, ...]) -> View[Any]:
-        f = self._collate_fn
-        if f is not None and f not in (list, tuple) and not getattr(f, "keeps_columns", False):
-            raise TypeError(
-                f"select: {name_of(f)} may need all columns."
-                f" Select below {self._name}: view.select(…).{self._name}(…)"
-            )
-        grouped: Any = self._rebuild((selected(self._sources[0], names),))
-        if isinstance(self._pad, Mapping):
-            one, *others = values = [self._pad[name] for name in names]
-            grouped._pad = dict(zip(names, values, strict=True)) if others else one
-        return sized(grouped)
 
     def _functions(self) -> tuple[Callable[..., Any], ...]:
         return () if self._given_fn in (None, list, tuple) else (self._given_fn,)
@@ -150,18 +109,6 @@ def in_shared_memory(collate_fn: Any) -> Any:
     if collate_fn is np.asarray or collate_fn is np.array or collate_fn is np.stack:
         return Stacked(collate_fn)
     return collate_fn
-
-
-def borrowed(view: View[Any], indices: range) -> np.ndarray[Any, Any] | None:
-    """Return the memory of an array source that has these items, for a function that copies them, or None."""
-    while isinstance(view, Shard) or (type(view) is Gather and view._readable):
-        found, view = view._many(indices), view._sources[0]
-        if not isinstance(found, range):
-            return None
-        indices = found
-    if isinstance(view, Source) and isinstance(view._data, np.ndarray):
-        return view._data[as_slice(indices)]
-    return None
 
 
 def _alike(items: list[Any]) -> bool:

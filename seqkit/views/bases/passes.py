@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain, islice, repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core.iteration import is_one_shot
 from ...core.set_epoch import listeners, tell
@@ -19,8 +18,7 @@ __all__ = ["Passes", "Stopped"]
 _END = object()
 
 
-@dataclass(frozen=True)
-class Stopped:
+class Stopped(NamedTuple):
     """The reason why a pass has no further item: an error at item `at`, or with None the end after `at`
     items.
 
@@ -113,14 +111,6 @@ class Passes:
                 raise RuntimeError("the iterator does not begin again. Pass a function that returns one")
             items, self._has_begun = chain(first, map(next, repeat(items))), True
         return _Pass(items)
-
-    def leave_open(self, current: _Pass, position: int) -> None:
-        """Keep an unfinished pass for later reads by index, if the number of open passes allows it."""
-        with self._lock:
-            if len(self._open) < self.n_parallel:
-                self._open.append(_Pass(current.items, position))
-                current.items = iter(())
-                close_with_worker(self)
 
     def read(self, i: int) -> Any:
         """Return item `i`, or a `Stopped`."""
