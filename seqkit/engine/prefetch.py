@@ -15,30 +15,24 @@ Relies on
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Self
 
 from ..core.epoch import EpochPair
-from ..core.errors import EndOfSequence
-from ..core.indices import Indices, Plan, each, is_repeatable
+from ..core.indices import Indices, Plan
 from ..core.iteration import restarting, surviving
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
 from ..core.view import Indexable, T, View
-from .borders import cut_of
 from .engine import Engine
-from .errors import reraise
 from .evaluate import UNKEYED
-from .reader import Reader, Reading, Scans, opened
-from .results import Outcomes
+from .reader import Reading, Scans
 from .settings import Context, Method, Settings
-from .stages import LowerNode, StagePlan, Supply, current_item, nodes_below
+from .stages import Node, current_item
 from .statistics import Statistics
-from .window import Chunk
 
 
 def prefetch(
@@ -144,7 +138,7 @@ def prefetch(
     return Prefetch(source, Settings(*given).checked())
 
 
-class Prefetch(LowerNode[T]):
+class Prefetch(Node[T]):
     """The view that `prefetch` returns.
 
     The views of all epochs of a node share its workers. Closing one of them closes all. As a context
@@ -157,7 +151,7 @@ class Prefetch(LowerNode[T]):
         super().__init__((source,))
         self._settings = replace(settings, workers=min(settings.workers, source._readers))
         self._readers = View._readers  # of this node
-        self.engine = engine or Engine(source, self._settings)  # of the views of all epochs
+        self.engine: Engine = engine or Engine(source, self._settings)
         self._epoch = UNKEYED  # of submitted jobs; workers hold the pipeline as the user passed it
         self._scans = Scans()
 
@@ -195,103 +189,7 @@ class Prefetch(LowerNode[T]):
         reader.prepare()
         return Reading(self, reader, plan)
 
-    def open(
-        self,
-        plan: Iterable[Any],
-        limit: int | None = None,
-        in_order: bool = True,
-        timeout_s: float | None = None,
-    ) -> Reader:
-        """Return a reader of a plan (for the engine). `timeout_s` is the limit of a node above."""
-        stage = None
-        if limit is None and is_repeatable(plan):
-            indices = each(plan)
-            # Before this node's threads, because others may fork.
-            stage = self._stage(lambda: next(indices, None), timeout_s)
-        cut = cut_of(self._sources[0])
-        running = self.engine.running()
-        return Reader(running, plan, self._epoch, limit, in_order, stage, cut, timeout_s)
-
-    # ---------------------------------------------------------------- the stages below and above
-
-    def _stage(self, next_index: Callable[[], int | None], timeout_s: float | None) -> StagePlan | None:
-        """Return the stage that lets the nodes below work ahead in the order of a plan, if there are any."""
-        source = self._sources[0]
-        if not (source._reads_ahead and self.engine.has_threads()):
-            return None
-        nodes = nodes_below(source)
-        limit_s = self.engine.settings.timeout_s or timeout_s
-        try:
-            return StagePlan(source, next_index, nodes, limit_s) if nodes else None
-        except Exception:  # a node below is closed or cannot start: reading its items raises the error
-            return None
-
-    def has_workers(self) -> bool:
-        return self.engine.has_workers()
-
-    def width(self, processes: int) -> int:
-        return max(1, self._settings.workers // processes)
-
-    def limit(self, processes: int, timeout_s: float | None) -> None:
-        self.engine.limit(processes, timeout_s)
-
-    def identity(self) -> Hashable:
-        return id(self.engine), self._epoch
-
-    def supply(
-        self, extend: Callable[[], Callable[[Supply], None] | None], timeout_s: float | None
-    ) -> Supply:
-        supplies: list[weakref.ref[Supply]] = []
-
-        def next_index() -> int | None:
-            supply, grow = supplies[0](), extend()
-            if supply is None:
-                return None
-            if not supply.untranslated and grow is not None:
-                grow(supply)
-            return supply.untranslated.popleft() if supply.untranslated else None
-
-        stage = self._stage(next_index, timeout_s)
-        supply = Supply(self.engine.running(), self._epoch, stage, timeout_s)
-        supplies.append(weakref.ref(supply))
-        return supply
-
-    def read_now(self, i: int, timeout_s: float | None) -> Any:
-        chunks = self.open([i], 1, timeout_s=timeout_s).next()
-        if not chunks:
-            raise EndOfSequence(f"the sequence ends before index {i}")
-        return self.hand_over(chunks[0], opened(chunks[0]), 0)
-
-    def hand_over(self, chunk: Chunk, outcomes: Outcomes, position: int) -> Any:
-        """Return an item of a chunk and drop the reference to it, or raise its error (for the engine)."""
-        if position in outcomes.failures:
-            # Keep the error in no local name: its traceback refers to this frame and the consumer's
-            # objects.
-            reraise(
-                outcomes.failures.pop(position), self, chunk.index(position), self._sources[0], chunk.worker
-            )
-        item, outcomes.values[position] = outcomes.values[position], None
-        return item
-
-    # ---------------------------------------------------------------- start and close
-
-    @hiding_frames()
-    def start(self) -> Self:
-        """Start the workers now rather than at the first read. Return the view.
-
-        Raises
-        ------
-        RuntimeError
-            If the node is closed.
-        TypeError
-            If the pipeline cannot be sent to the workers.
-        """
-        if not self.engine.reads_here():
-            if self.engine.has_threads():
-                for node in nodes_below(self._sources[0]):
-                    node.start()
-            self.engine.running()
-        return self
+    # ---------------------------------------------------------------- figures and close
 
     def close(self) -> None:
         """End the workers and refuse further reads. Arrays already handed out stay valid. Idempotent."""

@@ -30,12 +30,18 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Self
 
+from ..core.errors import EndOfSequence
+from ..core.indices import each, is_repeatable
 from ..core.lengths import UNKNOWN, is_measured
+from ..core.tracebacks import hiding_frames
 from ..core.view import T, View
+from .borders import cut_of
+from .errors import reraise
 from .protocol import LowerPlan
 from .reader import Reader, opened
 from .results import Outcomes
 from .scheduler import Scheduler
+from .settings import Settings
 from .window import Chunk
 
 if TYPE_CHECKING:
@@ -51,48 +57,9 @@ MOST_SUPPLIES = 8
 Claims = dict[Any, dict[int, list[int]]]
 
 
-class LowerNode(View[T]):
-    """The interface of a node for the stage of a node above."""
-
-    def has_workers(self) -> bool:
-        """Return whether workers compute the items."""
-        raise NotImplementedError
-
-    def width(self, processes: int) -> int:
-        """Return how many workers the node has in each of so many processes."""
-        raise NotImplementedError
-
-    def limit(self, processes: int, timeout_s: float | None) -> None:
-        """Adapt to a node above, before the start (see `limit_below`)."""
-        raise NotImplementedError
-
-    def identity(self) -> Hashable:
-        """Return a value that is equal for all views of the same node in the same epoch."""
-        raise NotImplementedError
-
-    def start(self) -> Self:
-        """Start the workers."""
-        raise NotImplementedError
-
-    def supply(
-        self, extend: Callable[[], Callable[[Supply], None] | None], timeout_s: float | None
-    ) -> Supply:
-        """Return a reader that gets its plan piece by piece. `extend` is a weak reference to the function
-        that extends the plan, and `timeout_s` the time limit of the node above."""
-        raise NotImplementedError
-
-    def read_now(self, i: int, timeout_s: float | None) -> Any:
-        """Return an item that is not planned, without reading ahead."""
-        raise NotImplementedError
-
-    def hand_over(self, chunk: Chunk, outcomes: Outcomes, position: int) -> Any:
-        """Return an item of a chunk, or raise its error."""
-        raise NotImplementedError
-
-
-def is_node(view: View[Any]) -> TypeIs[LowerNode[Any]]:
+def is_node(view: View[Any]) -> TypeIs[Node[Any]]:
     """Is a view a node with workers?"""
-    return isinstance(view, LowerNode) and view.has_workers()
+    return isinstance(view, Node) and view.has_workers()
 
 
 def lets_through(view: View[Any]) -> bool:
@@ -104,9 +71,9 @@ def lets_through(view: View[Any]) -> bool:
     return view._n is not UNKNOWN
 
 
-def nodes_below(view: View[Any]) -> list[LowerNode[Any]]:
+def nodes_below(view: View[Any]) -> list[Node[Any]]:
     """Return the nodes with workers that a plan of a view can reach."""
-    nodes, seen, pending = list[LowerNode[Any]](), set[int](), [view]
+    nodes, seen, pending = list[Node[Any]](), set[int](), [view]
     while pending:
         below = pending.pop()
         if id(below) not in seen:
@@ -130,11 +97,11 @@ def limit_below(view: View[Any], processes: int, timeout_s: float | None) -> Non
         if id(node) not in seen and node._reads_ahead:
             seen.add(id(node))
             pending.extend(node._sources)
-            if isinstance(node, LowerNode):
-                node.limit(processes, timeout_s)
+            if isinstance(node, Node):
+                node.engine.limit(processes, timeout_s)
 
 
-def reads_below(view: View[Any], indices: Iterable[int]) -> Iterator[tuple[LowerNode[Any], Iterable[int]]]:
+def reads_below(view: View[Any], indices: Iterable[int]) -> Iterator[tuple[Node[Any], Iterable[int]]]:
     """Yield the nodes that items of a view read, with the indices there, in the order of reading."""
     if is_node(view):
         yield view, indices
@@ -149,7 +116,7 @@ def items_per_job(view: View[Any], processes: int) -> int:
 
     They work ahead within a job. At its beginning and end they wait: for an eighth of the time.
     """
-    read: dict[LowerNode[Any], int] = {}
+    read: dict[Node[Any], int] = {}
     if view._reads_ahead and is_measured(view) and view._n:
         with suppress(Exception):  # reading the item raises the error
             for node, indices in reads_below(view, (0,)):
@@ -168,7 +135,7 @@ class StagePlan:
         self,
         view: View[Any],
         next_index: Callable[[], int | None],
-        nodes: list[LowerNode[Any]],
+        nodes: list[Node[Any]],
         timeout_s: float | None,
     ) -> None:
         self._view = view
@@ -216,7 +183,7 @@ class StagePlan:
             self._begun = max(self._begun, position + 1)
             return Item(self, self._claims.pop(position, {}))
 
-    def supply_of(self, node: LowerNode[Any]) -> Supply | None:
+    def supply_of(self, node: Node[Any]) -> Supply | None:
         return self._supplies.get(node.identity())
 
     def take(self, supply: Supply, position: int) -> Parcel:
@@ -243,8 +210,8 @@ class StagePlan:
         with self._lock:
             self._skipped.update(position for position in positions if position >= self._translated)
             claims = [self._claims.pop(position, {}) for position in positions]
-        for each in claims:
-            self.drop(each)
+        for claimed in claims:
+            self.drop(claimed)
 
     def _extend(self, supply: Supply) -> None:
         """Translate until there is another index for a node below. Called by the stage of that node."""
@@ -300,7 +267,7 @@ class StagePlan:
             )
         return True
 
-    def _supply(self, node: LowerNode[Any]) -> Supply:
+    def _supply(self, node: Node[Any]) -> Supply:
         supply = self._supplies.get(node.identity())
         if supply is None:
             for identity, old in list(self._supplies.items()):
@@ -320,15 +287,15 @@ class Item:
         self._stage = stage
         self._claims = claims
 
-    def plans(self, node: LowerNode[Any]) -> bool:
+    def plans(self, node: Node[Any]) -> bool:
         """Return whether the plan of the node above reaches a node."""
         return self._stage.supply_of(node) is not None
 
-    def claims(self, node: LowerNode[Any]) -> bool:
+    def claims(self, node: Node[Any]) -> bool:
         """Return whether the plan says that this item reads items of a node."""
         return self._stage.supply_of(node) in self._claims
 
-    def read(self, node: LowerNode[Any], i: int) -> Any:
+    def read(self, node: Node[Any], i: int) -> Any:
         supply = self._stage.supply_of(node)
         claim = None if supply is None else self._claims.get(supply, {}).get(i)
         if supply is None or not claim:
@@ -370,7 +337,7 @@ class Parcel:
         self._outcomes: Outcomes | None = None
         self._lock = threading.Lock()
 
-    def item(self, node: LowerNode[Any], position: int) -> Any:
+    def item(self, node: Node[Any], position: int) -> Any:
         with self._lock:
             if self._outcomes is None:
                 self._outcomes = opened(self._chunk)
@@ -452,3 +419,108 @@ class Supply(Reader):
         if not self.ended():
             left = [position for position in positions if self._parcels.pop(position, None) is None]
             self._scheduler.discard(self.consumer, left, self._unwanted)
+
+
+class Node(View[T]):
+    """A view whose items workers compute."""
+
+    engine: Any  # the `Engine`, which the views of all epochs share
+    _settings: Settings
+    _epoch: Any  # of submitted jobs
+
+    def has_workers(self) -> bool:
+        """Return whether workers compute the items."""
+        return bool(self.engine.has_workers())
+
+    def width(self, processes: int) -> int:
+        """Return how many workers the node has in each of so many processes."""
+        return max(1, self._settings.workers // processes)
+
+    @hiding_frames()
+    def start(self) -> Self:
+        """Start the workers now rather than at the first read. Return the view.
+
+        Raises
+        ------
+        RuntimeError
+            If the node is closed.
+        TypeError
+            If the pipeline cannot be sent to the workers.
+        """
+        if not self.engine.reads_here():
+            if self.engine.has_threads():
+                for node in nodes_below(self._sources[0]):
+                    node.start()
+            self.engine.running()
+        return self
+
+    def identity(self) -> Hashable:
+        """Return a value that is equal for all views of the same node in the same epoch."""
+        return id(self.engine), self._epoch
+
+    def open(
+        self,
+        plan: Iterable[Any],
+        limit: int | None = None,
+        in_order: bool = True,
+        timeout_s: float | None = None,
+    ) -> Reader:
+        """Return a reader of a plan (for the engine). `timeout_s` is the limit of a node above."""
+        stage = None
+        if limit is None and is_repeatable(plan):
+            indices = each(plan)
+            # Before this node's threads, because others may fork.
+            stage = self._stage(lambda: next(indices, None), timeout_s)
+        cut = cut_of(self._sources[0])
+        running = self.engine.running()
+        return Reader(running, plan, self._epoch, limit, in_order, stage, cut, timeout_s)
+
+    def _stage(self, next_index: Callable[[], int | None], timeout_s: float | None) -> StagePlan | None:
+        """Return the stage that lets the nodes below work ahead in the order of a plan, if there are any."""
+        source = self._sources[0]
+        if not (source._reads_ahead and self.engine.has_threads()):
+            return None
+        nodes = nodes_below(source)
+        limit_s = self.engine.settings.timeout_s or timeout_s
+        try:
+            return StagePlan(source, next_index, nodes, limit_s) if nodes else None
+        except Exception:  # a node below is closed or cannot start: reading its items raises the error
+            return None
+
+    def supply(
+        self, extend: Callable[[], Callable[[Supply], None] | None], timeout_s: float | None
+    ) -> Supply:
+        """Return a reader that gets its plan piece by piece. `extend` is a weak reference to the function
+        that extends the plan, and `timeout_s` the time limit of the node above."""
+        supplies: list[weakref.ref[Supply]] = []
+
+        def next_index() -> int | None:
+            supply, grow = supplies[0](), extend()
+            if supply is None:
+                return None
+            if not supply.untranslated and grow is not None:
+                grow(supply)
+            return supply.untranslated.popleft() if supply.untranslated else None
+
+        stage = self._stage(next_index, timeout_s)
+        supply = Supply(self.engine.running(), self._epoch, stage, timeout_s)
+        supplies.append(weakref.ref(supply))
+        return supply
+
+    def read_now(self, i: int, timeout_s: float | None) -> Any:
+        """Return an item that is not planned, without reading ahead."""
+        chunks = self.open([i], 1, timeout_s=timeout_s).next()
+        if not chunks:
+            raise EndOfSequence(f"the sequence ends before index {i}")
+        return self.hand_over(chunks[0], opened(chunks[0]), 0)
+
+    def hand_over(self, chunk: Chunk, outcomes: Outcomes, position: int) -> Any:
+        """Return an item of a chunk and drop the reference to it, or raise its error (for the engine)."""
+        if position in outcomes.failures:
+            # Keep the error in no local name: its traceback refers to this frame and the consumer's
+            # objects.
+            reraise(
+                outcomes.failures.pop(position), self, chunk.index(position), self._sources[0], chunk.worker
+            )
+        item, outcomes.values[position] = outcomes.values[position], None
+        return item
