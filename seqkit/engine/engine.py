@@ -15,9 +15,8 @@ from ..core.view import View
 from ..core.worker import in_process_worker
 from . import observers
 from .chunking import TARGET_NS, TASK_NS, Chunking
-from .hooks import worker_info
 from .protocol import Backend, PrefetchError
-from .scheduler import CLOSED, FaultLimits, Scheduler
+from .scheduler import CLOSED, Scheduler
 from .settings import Context, Settings
 from .stages import items_per_job
 from .statistics import Statistics
@@ -124,8 +123,8 @@ class Engine:
             executor = _standard_pool(settings, why)
         target_ns = TARGET_NS if executor is None else TASK_NS
         chunking = Chunking(settings.workers, settings.max_buffered, settings.chunk_size, target_ns, least)
-        limits = FaultLimits(settings.timeout_s, settings.retries)
-        return Scheduler(self._backend(executor, 2 * chunking.chunk_ns), chunking, limits, self.observer)
+        backend = self._backend(executor, 2 * chunking.chunk_ns)
+        return Scheduler(backend, chunking, settings.timeout_s, settings.retries, self.observer)
 
     def _backend(self, executor: Executor | None, budget_ns: int) -> Backend:
         settings, workers, hook = self.settings, self.settings.workers, self.settings.start_hook
@@ -137,13 +136,13 @@ class Engine:
             most = workers if is_limited else capacity
             seed = settings.item_seed
             return pool.ExecutorBackend(self.source, executor, workers, most, capacity, budget_ns, hook, seed)
-        seed = as_seed(settings.seed, "prefetch: seed")
+        settings = replace(settings, seed=as_seed(settings.seed, "prefetch: seed"))
         if not self.has_threads():
             from .processes.transport import Processes
 
-            settings = replace(settings, seed=seed, context=_start_method(settings.context))
+            settings = replace(settings, context=_start_method(settings.context))
             return Processes(self.source, settings, budget_ns, self.said)
-        infos = [worker_info(number, workers, seed, "thread") for number in range(workers)]
+        infos = [settings.info(number, "thread") for number in settings.numbers]
         return Threads(self.source, infos, hook, capacity, budget_ns)
 
     def close(self) -> None:
@@ -205,7 +204,7 @@ def _standard_pool(settings: Settings, why: str) -> Executor:
     )
     from .executors.spawn import SpawnPool
 
-    return SpawnPool(settings.workers, as_seed(settings.seed, "prefetch: seed"))
+    return SpawnPool(replace(settings, seed=as_seed(settings.seed, "prefetch: seed")))
 
 
 def _start_method(context: Context | None) -> Context | None:

@@ -118,7 +118,7 @@ def opened(chunk: Chunk) -> Outcomes:
     return outcomes
 
 
-class Node(Protocol):
+class Readable(Protocol):
     """The node that is read."""
 
     _n: Length
@@ -138,7 +138,7 @@ class Reading:
     reader any more, and each further read is refused.
     """
 
-    def __init__(self, node: Node, reader: Reader, plan: Any) -> None:
+    def __init__(self, node: Readable, reader: Reader, plan: Any) -> None:
         self._node = node
         self._reader: Reader | None = reader
         self._plan_cannot_fail = isinstance(plan, range | np.ndarray)
@@ -216,7 +216,7 @@ class Reading:
 class _Items(Iterator[Any]):
     """The items of a chunk of which some failed."""
 
-    def __init__(self, node: Node, chunk: Chunk, outcomes: Outcomes) -> None:
+    def __init__(self, node: Readable, chunk: Chunk, outcomes: Outcomes) -> None:
         self._node = node
         self._chunk = chunk
         self._outcomes = outcomes
@@ -254,7 +254,7 @@ class _Scan:
         there = len(self._items) + sum(map(len, self._chunks)) + self.reader.pending()
         return self.next < i < self.next + there
 
-    def read(self, node: Node, i: int) -> Any:
+    def read(self, node: Readable, i: int) -> Any:
         """Return an item that the scan covers, or raise its error."""
         self.is_sound = False
         is_next = i == self.next
@@ -296,7 +296,7 @@ class Scans:
     def __init__(self) -> None:
         self._idle: list[_Scan] = []
 
-    def read(self, node: Node, i: int) -> Any:
+    def read(self, node: Readable, i: int) -> Any:
         scan = self._take(i) or _Scan(node.open(_from(i, node._n), 0), i)
         try:
             return scan.read(node, i)

@@ -205,13 +205,12 @@ def encoded_item(
         return is_failed, encode(value, block, used, dumps_back)
     except BaseException as error:
         reason = TypeError(
-            f"the item, a {type(value).__name__}, {NOT_SENT}: {_obstacle(value)}{summary(error)}"
+            f"the item, a {type(value).__name__}, cannot be sent to the consumer's process:"
+            f" {_obstacle(value)}{summary(error)}"
         )
+        vars(reason)["was_not_sent"] = True
         reason.__cause__ = error
         return True, encode(Record.of(reason), None, used)
-
-
-NOT_SENT = "cannot be sent to the consumer's process"
 
 
 def _obstacle(value: Any) -> str:

@@ -32,7 +32,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import partial
 from itertools import count
 from time import perf_counter_ns
@@ -54,14 +54,6 @@ LONGEST_WAIT_S = 86_400.0
 CLOSED = "prefetch: the node is closed; restart() starts it anew"
 
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True)
-class FaultLimits:
-    """How long an item may take, and how many further workers try an item whose worker died."""
-
-    timeout_s: float | None
-    retries: int
 
 
 class Printer(Protocol):
@@ -91,15 +83,25 @@ class _Refused(Exception):
 
 
 class Scheduler:
-    """Shares the workers of a backend between consumers."""
+    """Shares the workers of a backend between consumers.
+
+    `timeout_s` is how long an item may take, and `retries` how many further workers try an item whose worker
+    died.
+    """
 
     def __init__(
-        self, backend: Backend, chunking: Chunking, limits: FaultLimits, printer: Printer | None = None
+        self,
+        backend: Backend,
+        chunking: Chunking,
+        timeout_s: float | None,
+        retries: int,
+        printer: Printer | None = None,
     ) -> None:
         self.backend = backend
         self.chunking = chunking
         self._pid = os.getpid()
-        self._limits = limits
+        self._timeout_s = timeout_s
+        self._retries = retries
         # Reentrant, so that a step can detect that a signal handler interrupted it in the same thread.
         self._lock = threading.RLock()
         self._arrived = threading.Condition(self._lock)
@@ -169,7 +171,7 @@ class Scheduler:
 
     def limit_s(self, above_s: float | None) -> float:
         """Return how long an item may take, if a node above allows `above_s` seconds."""
-        return self._limits.timeout_s or above_s or math.inf
+        return self._timeout_s or above_s or math.inf
 
     def limit(self, items: int | None) -> int:
         """Return how many items may be pending for a consumer that wants at most `items`."""
@@ -547,7 +549,7 @@ class Scheduler:
             window.scatter(chunk)  # a task does not report its current item, so any item may be the cause
             return
         window.isolate(chunk)
-        if event.timed_out or chunk.deaths >= self._limits.retries:
+        if event.timed_out or chunk.deaths >= self._retries:
             chunk.result = Ready.failed(_death_error(chunk, event, consumer.limit_s))
         else:
             chunk.deaths += 1

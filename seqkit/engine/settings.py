@@ -18,7 +18,9 @@ from ..core.arguments import (
 )
 from ..core.errors import as_given
 from ..core.randomness import as_seed
+from ..core.worker import WorkerInfo
 from .chunking import MAX_DEPTH, chunk_depth
+from .hooks import worker_info
 from .resources import usable_cpus
 
 if TYPE_CHECKING:
@@ -42,7 +44,9 @@ class Settings:
 
     After `checked`, `workers` is their number, and `chunk_size` is None if the engine chooses it. `nworkers`
     is the number that the user gave. `method` is how items are computed: an executor can be used in the
-    process `pid` only. `item_seed` seeds the global generators of process workers for each item.
+    process `pid` only. `item_seed` seeds the global generators of process workers for each item. Nodes that
+    work together count their workers together: `first` is the number of this node's first worker, and
+    `together` how many all of them have, or 0 for a node that works alone.
     """
 
     workers: int
@@ -60,6 +64,18 @@ class Settings:
     pid: int = field(default_factory=os.getpid)
     pinner: Pinner | None = None
     item_seed: int | None = None
+    first: int = 0
+    together: int = 0
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of the workers."""
+        return range(self.first, self.first + self.workers)
+
+    def info(self, number: int, method: str) -> WorkerInfo:
+        """Return the information about a worker of this node, which has a seed."""
+        assert self.seed is not None
+        return worker_info(number, self.together or self.workers, self.seed, method)
 
     def checked(self) -> Settings:
         """Return the settings for arguments that the user gave. Raise an error if one is wrong."""

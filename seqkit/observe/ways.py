@@ -19,7 +19,6 @@ from ..core.lengths import is_measured
 from ..core.view import View
 from ..engine.engine import why_not_here
 from ..engine.prefetch import Prefetch, prefetch
-from ..engine.results import NOT_SENT
 from ..stores.add_cache.add_cache import AddCache
 from ..views.bases.scanned import Scanned
 
@@ -221,7 +220,7 @@ def _outcomes(items: Iterator[Any], count: int) -> Iterator[Any]:
             raise
         except Exception as error:
             cause = error.__cause__ if isinstance(error, EvaluationError) and error.__cause__ else error
-            if (isinstance(cause, TypeError) and NOT_SENT in str(cause)) or "was_not_sent" in vars(cause):
+            if "was_not_sent" in vars(cause):
                 raise cause from None
             # Only the text of an error comes from a process, if it cannot be pickled.
             text = str(cause) if isinstance(cause, RemoteError) else summary(cause)

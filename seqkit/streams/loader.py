@@ -24,8 +24,6 @@ from ..core.iteration import is_one_shot
 from ..core.randomness import as_seed, node_key
 from ..core.set_epoch import listeners, tell
 from ..core.tracebacks import warn
-from ..core.worker import get_worker_info, set_worker_info
-from ..engine.hooks import call_hook
 from ..engine.prefetch import Prefetch, prefetch
 from ..engine.settings import CONTEXTS, Context
 from ..views.bases.order_digest import order_digest, refuse_other_order
@@ -342,9 +340,9 @@ class StreamLoader(Displayed):
                 1,
                 **{**self._options, "shm_size": shm_size and shm_size // workers},
                 max_buffered=most,
-                start_hook=partial(_start, self._hook, number, workers),
+                start_hook=self._hook,
                 seed=node_key("workers", self.seed, epoch, number),
-            )
+            ).changed(first=number, together=workers)
             for number in range(workers)
         ]
         return cast("list[Prefetch[Any]]", nodes)
@@ -482,14 +480,6 @@ class StreamLoader(Displayed):
         text = f"StreamLoader({name}, {self.batch_size}, num_workers={self.num_workers})"
         streams = self._streams if hasattr(self._streams, "__getitem__") else None
         return text, [size, *state, *["closed"] * self._is_closed], streams
-
-
-def _start(hook: Callable[..., Any] | None, worker: int, workers: int) -> None:
-    """Let the worker of one of several nodes know its number among all, and call the user's hook with it."""
-    info = get_worker_info()
-    assert info is not None
-    set_worker_info(replace(info, id=worker, num_workers=workers))
-    call_hook(hook, worker)
 
 
 def _check_choice(value: Any, choices: tuple[str | None, ...], who: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from ..core.errors import EndOfSequence, EvaluationError, ItemTimeout, WorkerDied, brief
+from ..core.errors import EndOfSequence, EvaluationError, brief
 from ..core.iteration import restarting
 from ..engine.prefetch import Prefetch
 from ..engine.reader import Reader, Reading
@@ -267,8 +267,6 @@ def _located(
         if message.startswith(prefix):
             message = who + message.removeprefix(prefix)
             break
-    if isinstance(error, WorkerDied | ItemTimeout):  # its node has one worker
-        message = message.replace("worker 0 ", f"worker {worker} ", 1)
-    error.message, error.worker = message, worker
+    error.message = message
     error.index, error.view, error.path = (stream.id, chunk), None, ()
     return error

@@ -11,7 +11,7 @@ from seqkit.engine.chunking import Chunking
 from seqkit.engine.protocol import Backend, Consumer, Done, Event, Job, Lost, Skipped, Unsendable
 from seqkit.engine.reader import Reader, opened
 from seqkit.engine.results import Outcomes, Result
-from seqkit.engine.scheduler import FaultLimits, Scheduler
+from seqkit.engine.scheduler import Scheduler
 from seqkit.engine.window import Chunk, ChunkWindow
 
 __all__ = [
@@ -286,7 +286,7 @@ def a_node(
 ) -> Node:
     chunking = Chunking(workers, max_buffered, chunk_size)
     chunking.depth = depth or chunking.depth
-    return Node(fake, chunking, FaultLimits(timeout_s, retries))
+    return Node(fake, chunking, timeout_s, retries)
 
 
 def a_node_of_chunks(fake: Fake, size: int, **options: Any) -> Node:

@@ -199,6 +199,31 @@ def test_a_stuck_stream_times_out_and_the_others_lose_nothing(
     assert [rows for rows in outcome(found) if isinstance(rows, list)] == batches(cut(), 2, "value", -1)
 
 
+@pytest.mark.parametrize("method", ["thread", "process"])
+def test_errors_have_the_number_of_the_worker_among_all(method: Any) -> None:
+    def stuck(stream: int) -> Iterator[int]:
+        yield 0
+        if stream == 1:
+            time.sleep(1)
+        yield 1
+
+    iterator = iter(StreamLoader(range(2), stuck, 2, 2, method=method, timeout=0.3))
+    next(iterator)
+    with pytest.raises(sk.ItemTimeout, match=r"took longer than 0.3 s in worker 1\b") as caught:
+        next(iterator)
+    assert caught.value.worker == 1
+
+
+def test_a_worker_of_streams_that_cannot_start_is_named_by_its_number_among_all() -> None:
+    def hook(worker: int) -> None:
+        if worker == 1:
+            raise OSError("no licence")
+
+    loader = StreamLoader(range(2), lambda _: iter([0, 1]), 2, 2, worker_init_fn=hook)
+    with pytest.raises(RuntimeError, match="worker 1 could not start: OSError: no licence"):
+        list(loader)
+
+
 def test_reopening_a_stream_counts_for_no_timeout(tmp_path: Path) -> None:
     def slow(length: int) -> Iterator[int]:
         for chunk, number in enumerate(numbers(length)):

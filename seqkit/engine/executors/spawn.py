@@ -19,10 +19,10 @@ from typing import Any
 
 import threadpoolctl
 
-from ...core.worker import set_worker_info
-from ..hooks import worker_info
+from ...core.worker import WorkerInfo, set_worker_info
 from ..resources import native_threads
 from ..seeding import seed_globals
+from ..settings import Settings
 from . import ManagedExecutor
 
 # How long closing waits for processes that are computing an item. Then it kills them.
@@ -37,10 +37,11 @@ ENDED = (
 class SpawnPool(ProcessPoolExecutor, ManagedExecutor):
     """A process pool of the standard library whose processes are workers of a node."""
 
-    def __init__(self, workers: int, seed: int) -> None:
+    def __init__(self, settings: Settings) -> None:
         spawn = multiprocessing.get_context("spawn")
-        arguments = spawn.Value("q", 0), workers, seed, native_threads()
-        super().__init__(workers, spawn, _start_worker, arguments)
+        infos = [settings.info(number, "process") for number in settings.numbers]
+        arguments = spawn.Value("q", 0), infos, native_threads()
+        super().__init__(settings.workers, spawn, _start_worker, arguments)
 
     def ended(self) -> Exception | None:
         return RuntimeError(ENDED) if self._broken else None
@@ -57,14 +58,13 @@ class SpawnPool(ProcessPoolExecutor, ManagedExecutor):
             process.join(GRACE_S)
 
 
-def _start_worker(started: Any, workers: int, seed: int, threads: int) -> None:
+def _start_worker(started: Any, infos: list[WorkerInfo], threads: int) -> None:
     """Initialize a process of the pool as a worker: number it, and make it end with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=_end_with_parent, name="seqkit-watch", daemon=True).start()
     with started.get_lock():
-        number = started.value
+        info = infos[started.value]
         started.value += 1
-    info = worker_info(number, workers, seed, "process")
     set_worker_info(info)
     seed_globals(info.seed, -1, initial=info.seed >> 1)
     threadpoolctl.threadpool_limits(threads or None)

@@ -20,7 +20,6 @@ Units: offsets and sizes in bytes from the start of the block, unless a name say
 
 from __future__ import annotations
 
-import marshal
 import math
 import os
 import pickle
@@ -125,9 +124,8 @@ class Packing:
     """The ways to send the indices of a job, and the three numbers of the record."""
 
     RANGE: Final = 0  # start, stop, step
-    MARSHAL: Final = 1  # number of bytes in the block
-    PICKLE: Final = 2  # number of bytes in the block, number of items
-    FILE: Final = 3  # number of pickled bytes, number of items, descriptor of the parent's file
+    PICKLE: Final = 1  # number of bytes in the block, number of items
+    FILE: Final = 2  # number of pickled bytes, number of items, descriptor of the parent's file
 
 
 def pack(indices: Any, block: JobBlock) -> tuple[int, int, int, int]:
@@ -143,20 +141,16 @@ def pack(indices: Any, block: JobBlock) -> tuple[int, int, int, int]:
         return Packing.RANGE, indices.start, indices.stop, indices.step
     if isinstance(indices, np.ndarray):
         indices = indices.tolist()
-    if isinstance(indices, list) and set(map(type, indices)) == {int}:
-        data, packing = marshal.dumps(indices), Packing.MARSHAL
-    else:
-        packing = Packing.PICKLE
-        try:
-            data = dumps_for_workers(indices, protocol=5)  # by value: a worker may lack the class of a key
-        except Exception as error:
-            raise Unsendable(error) from None
+    are_ints = isinstance(indices, list) and set(map(type, indices)) == {int}
+    dumps = pickle.dumps if are_ints else dumps_for_workers  # by value: a worker may lack the class of a key
+    try:
+        data = dumps(indices, protocol=5)
+    except Exception as error:
+        raise Unsendable(error) from None
     stop = HEADER_BYTES + len(data)
     if stop <= len(block.memory):
         block.memory[HEADER_BYTES:stop] = np.frombuffer(data, np.uint8)
-        return packing, len(data), len(indices), 0
-    if packing == Packing.MARSHAL:
-        data = pickle.dumps(indices, protocol=5)
+        return Packing.PICKLE, len(data), len(indices), 0
     try:
         return Packing.FILE, len(data), len(indices), to_file([data])
     except OSError as error:  # out of memory or descriptors
@@ -169,8 +163,7 @@ def unpack(block: JobBlock, packing: int, a: int, b: int, c: int, parent: int = 
         return range(a, b, c)
     if packing == Packing.FILE:
         return list(pickle.loads(from_file(parent, c, a).data))
-    data = block.memory[HEADER_BYTES : HEADER_BYTES + a].data
-    return marshal.loads(data) if packing == Packing.MARSHAL else list(pickle.loads(data))
+    return list(pickle.loads(block.memory[HEADER_BYTES : HEADER_BYTES + a].data))
 
 
 def _fits_words(indices: range) -> bool:

@@ -136,7 +136,7 @@ class Team:
 
     def start(self) -> None:
         """Begin to start workers. `start_missing` starts the others."""
-        self._missing += map(WorkerHandle, range(self.setup.spec.settings.workers))
+        self._missing += map(WorkerHandle, self.setup.spec.settings.numbers)
         self._start_missing()
 
     def start_missing(self) -> list[Failed]:

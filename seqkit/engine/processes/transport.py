@@ -204,7 +204,7 @@ class Processes(Backend):
         workers, slots = self._settings.workers, self._slots
         slot_bytes, is_limited = self._slot_bytes(slots), False
         while True:
-            self._layout = SegmentLayout(workers, slots, slot_bytes)
+            self._layout = SegmentLayout(self._settings.numbers.stop, slots, slot_bytes)
             try:
                 self._segment = Segment.create(self._layout.size)
                 break

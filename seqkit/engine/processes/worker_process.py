@@ -29,7 +29,7 @@ from ...core.errors import Policy, seterr
 from ...core.view import View
 from ...core.worker import flush_streams, leave_worker, set_worker_info
 from .. import stacks
-from ..hooks import call_hook, worker_info
+from ..hooks import call_hook
 from ..results import Record
 from ..seeding import Seeding, drawing_alike
 from ..torch_modes import in_modes
@@ -94,7 +94,7 @@ def _work(number: int, setup: WorkerSetup) -> None:
     spec, settings, fds, segment = setup.spec, setup.spec.settings, setup.fds, setup.segment
     try:
         assert settings.seed is not None
-        info = worker_info(number, settings.workers, settings.seed, "process")
+        info = settings.info(number, "process")
         seeding = Seeding(info.seed, partial(Control(segment, spec.layout).count, number))
         set_worker_info(info)
         set_epoch.telling = partial(drawing_alike, settings.seed)
