@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, overload
 
 from ..core.arguments import Last, as_bool, as_last, check_callable, positive_int
-from ..core.errors import EndOfSequence, brief
-from ..core.indices import Endless, Expanded, Plan, batch_count
-from ..core.iteration import draw, first_error, surviving, until_the_end
-from ..core.lengths import UNBOUNDED, UNKNOWN, Length, Unsized, has_length, sized
+from ..core.errors import brief
+from ..core.lengths import sized
 from ..core.source import as_view
 from ..core.view import Indexable, T, U, View
 from .bases.grouped import Grouped, Stacked
@@ -105,73 +103,25 @@ def batch(
 class Batch(Grouped):
     """The view that `batch` returns."""
 
-    _streams = True
-
-    def _length(self) -> Length:
-        n = self._sources[0]._n
-        return n if isinstance(n, Unsized) else batch_count(n, self._size, self._last)
-
-    def _members(self, i: int, n: Length | None = None) -> range:
-        start = i * self._size
-        return range(start, int(min(start + self._size, self._sources[0]._n if n is None else n)))
-
-    def _get(self, i: int) -> Any:
-        source, n = self._sources[0], self._sources[0]._n
-        members = self._members(i, n)
-        if n is not UNKNOWN:
-            return self._finish(i, source._getmany(members))
-        return self._finish(i, self._checked(i, until_the_end(source, members)))
-
-    def _checked(self, i: int, items: list[Any]) -> list[Any]:
-        """Return the items of a batch, or raise if the sequence ends before it."""
-        if not items or (len(items) < self._size and self._last == "discard"):
-            raise EndOfSequence(f"the sequence ends before batch {i}")
-        return items
-
-    def _iter(self, plan: Plan) -> Iterator[Any]:
-        is_endless = isinstance(plan, Endless)
-        if not (self._reads_ahead or is_endless):
-            return super()._iter(plan)  # one batched read per batch
-        items = self._sources[0]._iter(self._item_plan(plan))
-
-        def read(i: int) -> Any:
-            members = self._members(i, UNBOUNDED if is_endless else None)
-            failed: dict[int, Exception] = {}
-            drawn = draw(items, members.start, members.stop, failed)
-            if failed:
-                raise first_error(failed)
-            return self._finish(i, self._checked(i, drawn))
-
-        return surviving(self, plan, read)
-
-    def _item_plan(self, plan: Plan) -> Plan:
-        if isinstance(plan, Endless):
-            return plan
-        if isinstance(plan, range) and plan.step == 1:
-            start = plan.start * self._size
-            return range(start, max(start, int(min(plan.stop * self._size, self._sources[0]._n))))
-        return Expanded(plan, self._members)
+    def __init__(
+        self,
+        source: View[Any],
+        size: int,
+        last: Last,
+        pad: Any,
+        collate_fn: Callable[[list[Any]], Any] | None,
+    ) -> None:
+        super().__init__(source, size, size, last, pad, collate_fn)
 
     def _set(self, i: int, value: Any) -> Iterable[Any]:
         if self._collate_fn not in (None, list, tuple) and not isinstance(self._collate_fn, Stacked):
             raise TypeError("batch does not support assignment through this collate_fn")
-        members, values = self._members(i), list(value)
+        source = self._sources[0]
+        members, values = self._members(i, source._n), list(value)
         padded = self._last == "pad" and len(values) == self._size
         if len(values) != len(members) and not padded:
             raise ValueError(f"batch: assigned {len(values)} values to a batch of {len(members)} items")
-        source = self._sources[0]
         return [w for j, item in zip(members, values, strict=False) for w in source._set(j, item)]
-
-    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        return ((self._sources[0], self._members(i)),)
-
-    def _head(self, n: int) -> View[Any]:
-        if has_length(self):
-            return super()._head(n)
-        return self._rebuild((self._sources[0].head(n * self._size),))
-
-    def _ordered(self, items: bool) -> tuple[Any, ...]:
-        return self._size, self._last
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Batch(sources[0], self._size, self._last, self._pad, self._given_fn)

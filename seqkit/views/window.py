@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..core.arguments import Last, as_last, check_callable, positive_int
-from ..core.errors import EndOfSequence
-from ..core.indices import Endless, Indices, Plan, as_list, each
-from ..core.iteration import draw, surviving, until_the_end
-from ..core.lengths import UNKNOWN, Length, Unsized, sized, streams
+from ..core.lengths import sized
 from ..core.source import as_view
 from ..core.view import Indexable, View
 from .bases.grouped import Grouped
@@ -64,10 +61,10 @@ def window(
 
     Notes
     -----
-    One batched read of `size` items per access. Iteration reads items that windows share once. A window of
-    an array is a copy, unless the array is read-only, such as a memory map of mode "r".
-    After ``slice_sequence`` of GluonNLP; known elsewhere as ``windowed``, ``sliding_window``, ``rolling``.
-    The stride is also called ``hop`` or ``shift``.
+    One batched read of `size` items per access. Iteration forwards reads an item that windows share once. A
+    window of an array is a copy, unless the array is read-only, such as a memory map of mode "r". After
+    ``slice_sequence`` of GluonNLP; known elsewhere as ``windowed``, ``sliding_window``, ``rolling``. The
+    stride is also called ``hop`` or ``shift``.
 
     Examples
     --------
@@ -98,111 +95,19 @@ class Window(Grouped):
         pad: Any,
         collate_fn: Callable[[list[Any]], Any] | None,
     ) -> None:
-        super().__init__(source, size, last, pad, collate_fn)
-        self._stride = stride
-        self._streams = stride <= size
-        # The pad of an array must be a value of it.
-        makes_arrays = collate_fn is None and (last != "pad" or pad is not None)
-        self._slices = gives_arrays(source) and (makes_arrays or self._takes_arrays)
+        super().__init__(source, size, stride, last, pad, collate_fn)
+        can_pad = last != "pad" or pad is not None  # with a value that an array can have
+        self._makes_arrays = collate_fn is None and can_pad and gives_arrays(source)
+        if self._makes_arrays or (self._takes_arrays and gives_arrays(source)):
+            self._reads_apart = True
 
-    def _length(self) -> Length:
-        n = self._sources[0]._n
-        if isinstance(n, Unsized):
-            return n
-        if self._last == "discard":
-            return max((n - self._size) // self._stride + 1, 0)
-        # As many as it takes to have every item, or to start after the last item.
-        return min(-(-max(n - self._size, 0) // self._stride) + 1, -(-n // self._stride))
-
-    def _members(self, i: int, n: Length) -> range:
-        start = i * self._stride
-        return range(start, int(min(start + self._size, n)))
-
-    def _checked(self, i: int, items: list[Any], n: Length) -> list[Any]:
-        """Return the items of a window, or raise if the sequence ends before it."""
-        least = len(self._members(i, n))
-        if self._last != "discard" and n is UNKNOWN:
-            least = 1 + (max(self._size - self._stride, 0) if i else 0)
-        if len(items) < least:
-            raise EndOfSequence(f"the sequence ends before window {i}")
-        return items[:]
-
-    def _get(self, i: int) -> Any:
-        source, n = self._sources[0], self._sources[0]._n
-        members = self._members(i, n)
-        if n is UNKNOWN:
-            return self._finish(i, self._checked(i, until_the_end(source, members), n))
-        items = source._getmany(members)
-        return self._filled(items) if self._slices and self._collate_fn is None else self._finish(i, items)
-
-    def _filled(self, items: Any) -> Any:
-        """Return a window of an array, filled up if it is short."""
+    def _finish(self, i: int, items: Any) -> Any:
+        if not self._makes_arrays:
+            return super()._finish(i, items)
         missing = self._size - len(items) if self._last == "pad" else 0
         if not missing:
             return items
         return np.concatenate([items, np.full((missing, *items.shape[1:]), self._pad, items.dtype)])
-
-    def _getmany(self, indices: Indices) -> Sequence[Any]:
-        source, wanted = self._sources[0], as_list(indices)
-        n = source._n
-        if n is UNKNOWN or not wanted or self._slices:
-            return super()._getmany(wanted)
-        needed: range | list[int]
-        if isinstance(indices, range) and 0 < indices.step * self._stride <= self._size:
-            needed = range(self._members(indices[0], n).start, self._members(indices[-1], n).stop)
-        else:
-            needed = sorted({j for i in wanted for j in self._members(i, n)})
-        found = dict(zip(needed, source._getmany(needed), strict=True))
-        return [self._finish(i, [found[j] for j in self._members(i, n)]) for i in wanted]
-
-    def _iter(self, plan: Plan) -> Iterator[Any]:
-        source = self._sources[0]
-        if isinstance(plan, Endless) and streams(self):
-            return self._stream(plan, source._iter(plan), UNKNOWN)
-        apart = (self._stride >= self._size or self._slices) and not self._reads_ahead
-        unclear = source._n is UNKNOWN and not isinstance(plan, Endless)
-        if apart or unclear:
-            return super()._iter(plan)  # one batched read per window
-        return self._stream(plan, source._iter(self._item_plan(plan)), source._n)
-
-    def _item_plan(self, plan: Plan) -> Plan:
-        """Return the plan of the source: the items that the window before does not have."""
-        n = self._sources[0]._n
-        if isinstance(plan, Endless) and self._stride <= self._size:
-            return plan
-        if isinstance(plan, range) and plan and 0 < plan.step * self._stride <= self._size:
-            return range(self._members(plan[0], n).start, self._members(plan[-1], n).stop)
-        return _Fresh(plan, lambda i: self._members(i, n))
-
-    def _stream(self, plan: Plan, items: Iterator[Any], n: Length) -> Iterator[Any]:
-        """Make windows of the items of `_item_plan`, and of the items shared with the window before."""
-        held, kept = range(0), list[Any]()
-        failed: dict[int, Exception] = {}
-
-        def read(i: int) -> Any:
-            nonlocal held, kept, failed
-            members = self._members(i, n)
-            shared = _overlap(members, held)
-            kept = kept[shared.start - held.start : shared.stop - held.start]
-            fresh: dict[int, Exception] = {}
-            if members.start < shared.start:
-                kept = draw(items, members.start, shared.start, fresh) + kept
-            kept += draw(items, shared.stop, members.stop, fresh)
-            held = members
-            if fresh or failed:
-                failed = {j: error for j, error in failed.items() if j in members} | fresh
-            found = kept[:] if fresh else self._checked(i, kept, n)
-            if failed:
-                raise failed[min(failed)]
-            return self._finish(i, found)
-
-        return surviving(self, plan, read)
-
-    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        return ((self._sources[0], self._members(i, self._sources[0]._n)),)
-
-    def _ordered(self, items: bool) -> tuple[Any, ...]:
-        return self._size, self._stride, self._last
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Window(sources[0], self._size, self._stride, self._last, self._pad, self._given_fn)
@@ -211,26 +116,3 @@ class Window(Grouped):
         last = [] if self._last == "discard" else [f"last={self._last!r}"]
         stride = [f"stride={self._stride}"] * (self._stride > 1)
         return [*sources, str(self._size), *stride, *last, *self._function_arguments()]
-
-
-def _overlap(members: range, held: range) -> range:
-    """Return the common part of two ranges of step 1, or an empty range at the end of `members`."""
-    start, stop = max(members.start, held.start), min(members.stop, held.stop)
-    return range(start, stop) if start < stop else range(members.stop, members.stop)
-
-
-class _Fresh:
-    """The plan of the items that each window has and the window before does not have."""
-
-    def __init__(self, plan: Plan, members: Callable[[int], range]) -> None:
-        self.plan = plan
-        self.members = members
-
-    def __iter__(self) -> Iterator[int]:
-        held = range(0)
-        for i in each(self.plan):
-            members = self.members(i)
-            shared = _overlap(members, held)
-            yield from range(members.start, shared.start)
-            yield from range(shared.stop, members.stop)
-            held = members
