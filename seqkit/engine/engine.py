@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import threading
@@ -117,33 +116,27 @@ class Engine:
 
     def _started(self) -> Scheduler:
         settings, executor = self.settings, self.settings.executor
+        settings = replace(settings, seed=as_seed(settings.seed, "prefetch: seed"))
         # The engine's own threads have a `StagePlan`. Others need long jobs, so that nodes below work ahead.
         least = 1 if self.has_threads() else items_per_job(self.source, settings.workers)
         if executor is None and not self.has_threads() and (why := why_not_here()):
             executor = _standard_pool(settings, why)
         target_ns = TARGET_NS if executor is None else TASK_NS
         chunking = Chunking(settings.workers, settings.max_buffered, settings.chunk_size, target_ns, least)
-        backend = self._backend(executor, 2 * chunking.chunk_ns)
+        backend = self._backend(settings, executor, 2 * chunking.chunk_ns)
         return Scheduler(backend, chunking, settings.timeout_s, settings.retries, self.observer)
 
-    def _backend(self, executor: Executor | None, budget_ns: int) -> Backend:
-        settings, workers, hook = self.settings, self.settings.workers, self.settings.start_hook
-        capacity, _ = settings.slot_counts()
+    def _backend(self, settings: Settings, executor: Executor | None, budget_ns: int) -> Backend:
         if executor is not None:
-            from .executors import pool, workers_of
+            from .executors import pool
 
-            is_limited = settings.nworkers is not None and workers < (workers_of(executor) or math.inf)
-            most = workers if is_limited else capacity
-            seed = settings.item_seed
-            return pool.ExecutorBackend(self.source, executor, workers, most, capacity, budget_ns, hook, seed)
-        settings = replace(settings, seed=as_seed(settings.seed, "prefetch: seed"))
+            return pool.ExecutorBackend(self.source, settings, executor, budget_ns)
         if not self.has_threads():
             from .processes.transport import Processes
 
             settings = replace(settings, context=_start_method(settings.context))
             return Processes(self.source, settings, budget_ns, self.said)
-        infos = [settings.info(number, "thread") for number in settings.numbers]
-        return Threads(self.source, infos, hook, capacity, budget_ns)
+        return Threads(self.source, settings, budget_ns)
 
     def close(self) -> None:
         self._forget_after_fork()
@@ -167,13 +160,6 @@ class Engine:
         """Return the folders of the workers below /proc, as far as they are known."""
         scheduler = self._scheduler
         return [] if scheduler is None or scheduler.ended() else scheduler.backend.tasks()
-
-    def state(self) -> str:
-        """Return what the workers do now, in a few words."""
-        workers = self.settings.workers
-        if self.closed or not workers:
-            return "closed" if self.closed else "no workers"
-        return f"{workers} worker{'s' * (workers > 1)} running" if self.is_running() else "idle"
 
     def statistics(self) -> Statistics:
         self._forget_after_fork()
@@ -204,7 +190,7 @@ def _standard_pool(settings: Settings, why: str) -> Executor:
     )
     from .executors.spawn import SpawnPool
 
-    return SpawnPool(replace(settings, seed=as_seed(settings.seed, "prefetch: seed")))
+    return SpawnPool(settings)
 
 
 def _start_method(context: Context | None) -> Context | None:

@@ -323,9 +323,11 @@ class Scheduler:
             window.add(drawn)
         self._sweep()
         self._wanting.discard(consumer)
-        order = self.backend.order  # once, because the worker may raise it at any moment
-        if self._skips(consumer, order):
-            return 0
+        order = 0
+        if self.backend.keeps_order:
+            order = self.backend.order  # once, because the worker may raise it at any moment
+            if any(job.order < order for job in consumer.jobs.values()):
+                return 0  # the worker skips jobs that have not returned yet, whose items come first
         try:
             while window.has_unsent():
                 if not self._has_place(consumer, waiting):
@@ -340,13 +342,6 @@ class Scheduler:
         finally:
             self.backend.flush()
         return self._room(consumer, waiting)
-
-    def _skips(self, consumer: Consumer, order: int) -> bool:
-        """Return whether the only worker skips jobs of a consumer that have not returned yet.
-
-        Their items come before all others of the consumer.
-        """
-        return self.backend.keeps_order and any(job.order < order for job in consumer.jobs.values())
 
     def _room(self, consumer: Consumer, waiting: bool) -> int:
         """Return how many chunks to draw now."""

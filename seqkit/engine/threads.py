@@ -36,6 +36,7 @@ from .evaluate import NEVER_NS, Collector, Evaluator
 from .hooks import call_hook
 from .protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, drained
 from .results import Outcomes, Ready
+from .settings import Settings
 from .signals import CtrlCHeld
 from .stages import leave
 from .torch_modes import Modes, current_modes, in_modes
@@ -218,23 +219,16 @@ class _Worker:
 
 
 class Threads(Backend):
-    """Evaluate jobs in threads of this process, one thread for each of `infos`.
+    """Evaluate jobs in threads of this process.
 
-    A job whose items take longer than `budget_ns` ends early.
+    A job whose items take longer than `budget_ns` ends early. The settings have a seed.
     """
 
-    def __init__(
-        self,
-        pipeline: View[Any],
-        infos: list[WorkerInfo],
-        hook: Callable[..., Any] | None,
-        capacity: int,
-        budget_ns: int = NEVER_NS,
-    ) -> None:
-        self.keeps_order = len(infos) == 1
-        self._shared = _Shared(pipeline, hook, budget_ns, self.keeps_order)
-        self._infos = infos
-        self.capacity = capacity
+    def __init__(self, pipeline: View[Any], settings: Settings, budget_ns: int = NEVER_NS) -> None:
+        self.keeps_order = settings.workers == 1
+        self._shared = _Shared(pipeline, settings.start_hook, budget_ns, self.keeps_order)
+        self._infos = [settings.info(number, "thread") for number in settings.numbers]
+        self.capacity, _ = settings.slot_counts()
         self._workers: dict[int, _Worker] = {}
         self._stuck: list[threading.Thread] = []  # abandoned, and perhaps still running
         self._restarts = 0

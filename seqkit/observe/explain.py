@@ -271,7 +271,11 @@ def _state(view: View[Any]) -> list[str]:
     if isinstance(view, Prefetch):
         settings = {} if view.choice is None else view.choice.settings
         chosen = ", ".join(f"{name}={value!r}" for name, value in settings.items())
-        return [*[f"auto: {chosen}"] * bool(chosen), view.engine.state()]
+        workers = view.engine.settings.workers
+        state = f"{workers} worker{'s' * (workers > 1)} running" if view.engine.is_running() else "idle"
+        if view.engine.closed or not workers:
+            state = "closed" if view.engine.closed else "no workers"
+        return [*[f"auto: {chosen}"] * bool(chosen), state]
     if isinstance(view, AddCache):
         now, reads = view._contents, view._contents.hits + view._contents.computed
         return [f"{len(now.memory)} items kept", *[f"{now.hits} hits in {reads} reads"] * bool(reads)]

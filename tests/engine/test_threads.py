@@ -26,7 +26,8 @@ def test_urgent_jobs_run_first_and_in_the_order_in_which_they_were_asked_for() -
             is_open.wait()
         return i
 
-    backend = Threads(sk.view(sk.smap(work, range(10))), [worker_info(0, 1, 0, "thread")], None, capacity=8)
+    pipeline = sk.view(sk.smap(work, range(10)))
+    backend = Threads(pipeline, sk.prefetch(pipeline, 1, max_buffered=8, seed=0)._settings)
     backend.start()
     try:
         backend.submit(a_job(0, [0]))

@@ -25,7 +25,7 @@ from seqkit.engine.processes.block import GROUP_BYTES, JobBlock, Packing, Writer
 from seqkit.engine.processes.segment import PAGE, Segment
 from seqkit.engine.processes.team import Team
 from seqkit.engine.processes.wire import JOB, RESULT, Flag, Kind, SegmentLayout, Spec
-from seqkit.engine.processes.worker import Descriptors, Worker
+from seqkit.engine.processes.worker import Descriptors, Worker, WorkerSetup
 from seqkit.engine.results import HEADER_BYTES, EncodedResult, Outcomes, Record, private
 from seqkit.engine.torch_modes import current_modes
 
@@ -384,7 +384,8 @@ class Office:
         settings = sk.prefetch([1], 1, "process", seed=0)._settings
         spec = Spec(settings, self.layout, 0, 0, "wrap", current_modes())
         seeding: Any = SimpleNamespace(epoch=-1)
-        self.worker = Worker(0, spec, self.fds, self.segment, sk.smap(item, range(9)), seeding)
+        setup = WorkerSetup(spec, sk.smap(item, range(9)), self.segment, self.fds)
+        self.worker = Worker(0, setup, seeding)
 
     def do(self, ticket: int) -> list[Told]:
         """Have it do the job of the item of this number, in the slot of this number; return what it tells."""

@@ -12,7 +12,7 @@ Guarantees
 - An exception of an item is the outcome of that item. A task that fails in another way is `Lost`, and is
   retried.
 - An executor that is broken, is shut down or cannot run tasks ends the node. The error names the reason.
-- At most `most` tasks are in flight.
+- At most as many tasks are in flight as the user asks for.
 - The user's executor is never shut down. Tasks that have not begun are cancelled when the node is closed,
   and at interpreter exit.
 - A node that is read inside a task of its own executor evaluates items in place, see `is_within`.
@@ -27,6 +27,7 @@ Relies on
 from __future__ import annotations
 
 import concurrent.futures
+import math
 import os
 import pickle
 import threading
@@ -56,9 +57,10 @@ from ..processes.block import JobBlock, Writer
 from ..protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, Unsendable, drained
 from ..results import HEADER_BYTES, EncodedResult, Ready, Record, Result, private
 from ..seeding import seed_item
+from ..settings import Settings
 from ..stages import limit_below
 from ..torch_modes import Modes, current_modes, in_modes
-from . import ManagedExecutor
+from . import ManagedExecutor, workers_of
 
 # How many bytes of pickled pipelines a process of an executor keeps. It always keeps the newest pipeline.
 MAX_KEPT_BYTES = 256 << 20
@@ -150,46 +152,36 @@ class ExecutorBackend(Backend):
     Parameters
     ----------
     pipeline : View
+    settings : Settings
+        With the approximate number of workers of the executor. A start hook is called in each process before
+        its first item, and needs processes that have a `WorkerInfo`.
     executor : Executor
-    workers : int
-        Approximate number of workers of the executor.
-    most : int
-        Most tasks in flight.
-    capacity : int
-        Most jobs in flight.
     budget_ns : int
         How long a task of several items may take.
-    hook : callable, optional
-        Called in each process before its first item. Needs processes that have a `WorkerInfo`.
-    item_seed : int, optional
-        Seed the global generators for each item from this number.
     """
 
     def __init__(
         self,
         pipeline: View[Any],
+        settings: Settings,
         executor: Executor,
-        workers: int,
-        most: int,
-        capacity: int,
         budget_ns: int = NEVER_NS,
-        hook: Callable[..., Any] | None = None,
-        item_seed: int | None = None,
     ) -> None:
         self._pipeline = pipeline
+        self._settings = settings
         self._executor = executor
         self._managed = executor if isinstance(executor, ManagedExecutor) else None
-        self._most = most
-        self.capacity = capacity
-        self._hook = hook
-        self._item_seed = item_seed
+        self.capacity, _ = settings.slot_counts()
+        is_limited = settings.nworkers is not None and settings.workers < (workers_of(executor) or math.inf)
+        self._most = settings.workers if is_limited else self.capacity  # tasks in flight
         # A single worker would run later tasks before the items that a task gives back.
-        self._budget_ns = budget_ns if workers > 1 else NEVER_NS
+        self._budget_ns = budget_ns if settings.workers > 1 else NEVER_NS
         self._pid = os.getpid()
         self._key = f"{_name(executor)}:{uuid4().hex}"
         self._shared: _Pipeline | None = None  # for threads of this process
         self._pickled: bytes | Callable[[], bytes] = b""  # for other processes
-        self._to_send = workers  # how many of the next tasks carry the pipeline; each process needs it
+        # How many of the next tasks carry the pipeline; each process needs it.
+        self._to_send = settings.workers
         self._queue = TaskQueue()
         self._nbytes = 0
 
@@ -198,7 +190,9 @@ class ExecutorBackend(Backend):
         if shares_objects(self._executor):
             self._shared = _Pipeline(self._pipeline, seterr(), modes, self._key)
         else:
-            content = self._pipeline, seterr(), modes, self._hook, self._item_seed, self._to_send
+            settings = self._settings
+            hook, seed = settings.start_hook, settings.item_seed
+            content = self._pipeline, seterr(), modes, hook, seed, settings.workers
             pickled = _pickled(self._pipeline, content)
             self._pickled = pickled if self._managed is None else self._managed.put(pickled)
         _started.add(self)

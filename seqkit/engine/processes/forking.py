@@ -104,13 +104,10 @@ def _native_obstacles() -> list[str]:
 def _name_of(task: str) -> str:
     """Return the name of a thread of this process, or a harmless name if the thread has ended."""
     try:
-        fd = os.open(f"/proc/self/task/{task}/comm", os.O_RDONLY)
+        with open(f"/proc/self/task/{task}/comm", errors="replace") as file:
+            return file.read().rstrip("\n")
     except OSError:
         return "python"
-    try:
-        return os.fsdecode(os.read(fd, 64)).rstrip("\n")
-    finally:
-        os.close(fd)
 
 
 _pools: tuple[int, threadpoolctl.ThreadpoolController] | None = None

@@ -25,8 +25,7 @@ from ..signals import CtrlCHeld
 from .interpreter import Surroundings
 from .segment import Segment
 from .wire import Spec
-from .worker import Descriptors
-from .worker_process import WorkerSetup
+from .worker import Descriptors, WorkerSetup
 
 # A larger pickle gets a warning.
 WARN_BYTES = 64 << 20

@@ -37,7 +37,8 @@ from ..signals import SignalsHeld
 from . import forking, linux
 from .pickled_pipeline import PickledPipeline
 from .template import REAP_S, Template, TemplateMessage, start_interpreter
-from .worker_process import WorkerSetup, be_worker
+from .worker import WorkerSetup
+from .worker_process import be_worker
 
 # How long a worker that was forked while other threads lived may take to begin. It usually takes
 # milliseconds.

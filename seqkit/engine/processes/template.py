@@ -36,8 +36,8 @@ from .forking import fork, native_pools, obstacles
 from .interpreter import interpreter
 from .linux import kill, watched
 from .pickled_pipeline import PickledPipeline, open_pipeline
-from .worker import Descriptors
-from .worker_process import WorkerSetup, be_worker, leave, report_failure
+from .worker import Descriptors, WorkerSetup
+from .worker_process import be_worker, leave, report_failure
 
 # How long to wait for a killed process to end, before giving up on it. A process that waits for a disk or a
 # network file system cannot be killed.

@@ -58,8 +58,7 @@ from .segment import PAGE, Segment
 from .slots import SlotPool
 from .team import MOST_DEATHS, Death, Team, WorkerHandle, starting
 from .wire import ERROR_BYTES, JOB, RESULT, URGENT, Control, Flag, Kind, SegmentLayout, Spec
-from .worker import Descriptors
-from .worker_process import WorkerSetup
+from .worker import Descriptors, WorkerSetup
 
 # How long workers may take to end when the node is closed. After that they are killed, even if they are
 # computing an item.

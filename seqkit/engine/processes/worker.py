@@ -64,27 +64,29 @@ class Descriptors:
     segment: int
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerSetup:
+    """The data that all workers of a node share."""
+
+    spec: Spec
+    pipeline: View[Any]
+    segment: Segment
+    fds: Descriptors
+
+
 class Worker:
     """The state of one worker process."""
 
-    def __init__(
-        self,
-        number: int,
-        spec: Spec,
-        fds: Descriptors,
-        segment: Segment,
-        pipeline: View[Any],
-        seeding: Seeding,
-    ) -> None:
+    def __init__(self, number: int, setup: WorkerSetup, seeding: Seeding) -> None:
         self.number = number
         self._pid = os.getpid()
-        self.spec = spec
+        self.spec, pipeline, fds = setup.spec, setup.pipeline, setup.fds
+        self.settings = self.spec.settings
+        self.layout = self.spec.layout
         self.seeding = seeding
-        self.layout = spec.layout
         self.fds = fds
-        self.segment = segment
-        self.control = Control(segment, spec.layout)
-        self.settings = spec.settings
+        self.segment = setup.segment
+        self.control = Control(self.segment, self.layout)
         limit_below(pipeline, self.settings.workers, self.settings.timeout_s)
         item_seed = self.settings.item_seed
         begin_item = None if item_seed is None else partial(seed_item, item_seed, seeding.initial)
@@ -95,8 +97,9 @@ class Worker:
         self._files: list[tuple[JobBlock, int, int]] = []  # by ticket: the parent may still read them
         self._scheduling = Scheduling()
         # Generators whose states are as in the parent, until the end of the first job.
-        held = generators(pipeline) if spec.generators else {}
-        self._alike = {key: one for key, one in held.items() if key in spec.generators}
+        known = self.spec.generators
+        held = generators(pipeline) if known else {}
+        self._alike = {key: one for key, one in held.items() if key in known}
         self._arrivals = select.epoll()
         for pipe in (fds.jobs, fds.urgent):  # exclusive: a job wakes one idle worker, not all
             self._arrivals.register(pipe, select.EPOLLIN | linux.EPOLLEXCLUSIVE)

@@ -20,13 +20,11 @@ import select
 import signal
 import sys
 from collections.abc import Callable, Iterable, MutableMapping
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, NoReturn, cast
+from typing import NoReturn, cast
 
 from ...core import set_epoch
 from ...core.errors import Policy, seterr
-from ...core.view import View
 from ...core.worker import flush_streams, leave_worker, set_worker_info
 from .. import stacks
 from ..hooks import call_hook
@@ -35,20 +33,9 @@ from ..seeding import Seeding, drawing_alike
 from ..torch_modes import in_modes
 from . import linux
 from .forking import native_pools
-from .segment import Segment
-from .wire import ERROR_BYTES, Control, Kind, Spec
-from .worker import Descriptors, Worker, tell
+from .wire import ERROR_BYTES, Control, Kind
+from .worker import Descriptors, Worker, WorkerSetup, tell
 from .worker_signals import leave_signals_to_program, program_signals
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerSetup:
-    """The data that all workers of a node share."""
-
-    spec: Spec
-    pipeline: View[Any]
-    segment: Segment
-    fds: Descriptors
 
 
 def limit_threads(variables: MutableMapping[str, str], threads: int) -> None:
@@ -91,11 +78,11 @@ def be_worker(
 
 
 def _work(number: int, setup: WorkerSetup) -> None:
-    spec, settings, fds, segment = setup.spec, setup.spec.settings, setup.fds, setup.segment
+    spec, settings, fds = setup.spec, setup.spec.settings, setup.fds
     try:
         assert settings.seed is not None
         info = settings.info(number, "process")
-        seeding = Seeding(info.seed, partial(Control(segment, spec.layout).count, number))
+        seeding = Seeding(info.seed, partial(Control(setup.segment, spec.layout).count, number))
         set_worker_info(info)
         set_epoch.telling = partial(drawing_alike, settings.seed)
         seterr(cast(Policy, spec.errors))
@@ -105,7 +92,7 @@ def _work(number: int, setup: WorkerSetup) -> None:
     except BaseException as error:
         report_failure(number, fds, spec.layout.error_at(number), error)
         return
-    Worker(number, spec, fds, segment, setup.pipeline, seeding).serve()
+    Worker(number, setup, seeding).serve()
     leave_worker()
 
 
