@@ -42,6 +42,11 @@ def one_slow(i: int) -> int:
     return i
 
 
+def straggler(i: int) -> int:
+    time.sleep(1 if i == 2 else 0.05)
+    return i
+
+
 def main() -> None:
     begun = perf_counter()
     for i in range(INSTANT, INSTANT + 200):
@@ -57,4 +62,6 @@ def main() -> None:
         rows.append((f"{method}: one item of 3 s: items before it that came in time", f"{slowest} of 19999"))
         others = sorted(found)[-2]
         rows.append((f"{method}: one item of 3 s: longest other wait, ms", f"{others * 1e3:.0f}"))
+        _, taken = waits(sk.prefetch(sk.smap(straggler, range(24)), 4, method))  # type: ignore[call-overload]
+        rows.append((f"{method}: 1 s among 24 items of 50 ms, 4 workers, after the first, s", f"{taken:.2f}"))
     table("delivery", rows)

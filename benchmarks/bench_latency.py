@@ -8,7 +8,7 @@ import threading
 import time
 from itertools import islice
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -53,34 +53,35 @@ def threads_tiny() -> float:
         return seconds(lambda: sum(node))
 
 
-def threads_io() -> float:
-    """Return which share of what waiting threads could do is done, from the 10th to the 90th of 100 items."""
+def threads_io(workers: int, ms: float, sleeps: int) -> float:
+    """Return the share of what waiting threads could do that is done, without the first and last tenth."""
 
     def work(i: int) -> int:
-        time.sleep(0.001)
+        time.sleep(ms / 1e3)
         return i
 
-    with sk.prefetch(sk.smap(work, range(64 * 1000)), 64, "thread") as node:
+    tenth = workers * sleeps // 10
+    with sk.prefetch(sk.smap(work, range(10 * tenth)), workers, "thread") as node:
         iterator = iter(node)
-        consume(islice(iterator, 64 * 100))
+        consume(islice(iterator, tenth))
         begun = perf_counter()
-        consume(islice(iterator, 64 * 800))
+        consume(islice(iterator, 8 * tenth))
         taken = perf_counter() - begun
-        assert sum(1 for _ in iterator) == 64 * 100
-    return 0.8 * threads_that_only_wait() / taken
+        assert sum(1 for _ in iterator) == tenth
+    return 0.8 * threads_that_only_wait(workers, ms, sleeps) / taken
 
 
-def threads_that_only_wait() -> float:
+def threads_that_only_wait(workers: int, ms: float, sleeps: int) -> float:
     """Return how long the same number of sleeps takes in threads that hand nothing over."""
-    gate = threading.Barrier(65)
+    gate = threading.Barrier(workers + 1)
 
     def work() -> None:
         gate.wait()
-        for _ in range(1000):
-            time.sleep(0.001)
+        for _ in range(sleeps):
+            time.sleep(ms / 1e3)
         gate.wait()
 
-    threads = [threading.Thread(target=work) for _ in range(64)]
+    threads = [threading.Thread(target=work) for _ in range(workers)]
     for thread in threads:
         thread.start()
     gate.wait()
@@ -99,6 +100,22 @@ def small_arrays() -> float:
         return seconds(lambda: sum(1 for _ in iterator)) / 1999 * 1e3
 
 
+def large_array() -> float:
+    """Return the CPU time of the consumer's process for an item."""
+    made = np.ones(1 << 20)  # 8 MiB
+    with sk.prefetch(sk.smap(lambda _: made, range(500)), 2, "process") as node:
+        iterator = iter(node)
+        next(iterator)
+        begun = process_time()
+        consume(iterator)
+        return (process_time() - begun) / 499 * 1e3
+
+
+def spawned() -> float:
+    """Return how long the first item of two spawned workers takes, as a multiple of an import of numpy."""
+    return first_item("spawn") / importing("numpy")
+
+
 def main() -> None:
     found = in_turn(
         {
@@ -106,13 +123,16 @@ def main() -> None:
             "first item, forkserver, ms": lambda: first_item("forkserver"),
             "first item, spawn, ms": lambda: first_item("spawn"),
             "an interpreter importing numpy, ms": lambda: importing("numpy"),
+            "first item, spawn, of an interpreter importing numpy": spawned,
             "import seqkit beyond numpy, ms": importing_seqkit,
             "next epoch's first item, processes, ms": lambda: next_epoch("process"),
             "next epoch's first item, threads, ms": lambda: next_epoch("thread"),
             "closing an idle node, ms": closing,
             "thread method, tiny items, us": threads_tiny,
-            "64 threads of 1 ms I/O, beside threads that only wait": threads_io,
+            "64 threads of 1 ms I/O, of threads that only wait": lambda: threads_io(64, 1, 1000),
+            "128 threads of 20 ms I/O, of threads that only wait": lambda: threads_io(128, 20, 100),
             "128 small arrays per item, ms": small_arrays,
+            "one array of 8 MiB per item, CPU of the consumer, ms": large_array,
         },
         rounds=3,
     )

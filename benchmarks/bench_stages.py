@@ -27,6 +27,17 @@ PIPELINES: dict[str, tuple[Stages, int]] = {
 }
 # SeqTools 1.3 does not return from the others.
 RUN_BY_SEQTOOLS = {"2 x 10 ms below 1 x 2 ms", "2 processes x 10 ms below 1 x 2 ms"}
+# The same with arrays as items.
+SIZED: dict[str, tuple[Stages, int]] = {
+    "16 x 20 ms below 2 x 5 ms": ([(16, 20, "thread"), (2, 5, "thread")], 400),
+    "16 x 20 ms below 2 processes x 5 ms": ([(16, 20, "thread"), (2, 5, "process")], 400),
+    "2 processes x 5 ms below 2 x 2 ms": ([(2, 5, "process"), (2, 2, "thread")], 400),
+    "16 x 20 ms below 2 processes x 5 ms below 2 x 2 ms": (
+        [(16, 20, "thread"), (2, 5, "process"), (2, 2, "thread")],
+        400,
+    ),
+}
+SIZES = (1_000, 30_000, 150_000, 1_000_000)  # bytes
 ROWS = 32  # in a batch of pictures
 
 
@@ -137,6 +148,26 @@ def compare() -> None:
     table("stages: seconds, start included, as multiples of the slowest stage's", [head, *rows])
 
 
+def sizes() -> None:
+    """Print the seconds of stages whose items are arrays, as multiples of the slowest stage's."""
+    rows = []
+    for title, (stages, count) in SIZED.items():
+
+        def run(size: int, stages: Stages = stages, count: int = count) -> float:
+            def make() -> Any:
+                view: Any = sk.smap(lambda i: np.full(size, i % 251, np.uint8), range(count))
+                for workers, ms, method in stages:
+                    view = sk.prefetch(sk.smap(Wait(ms), view), workers, method)  # type: ignore[call-overload]
+                return view
+
+            return apart(partial(taken, make, count)) / ideal(stages, count)
+
+        found = in_turn({f"{size:_} bytes": partial(run, size) for size in SIZES}, rounds=3)
+        rows.append((title, *(f"{value:.2f}" for value in found.values())))
+    head = ("pipeline", *(f"{size:_} bytes" for size in SIZES))
+    table("stages of arrays: seconds, start included, as multiples of the slowest stage's", [head, *rows])
+
+
 # -------------------------------------------------------------------- pictures
 
 
@@ -201,6 +232,7 @@ def large() -> None:
 
 def main() -> None:
     compare()
+    sizes()
     if has("PIL"):
         pictures()
     large()

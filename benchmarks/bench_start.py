@@ -72,6 +72,7 @@ def beside_a_bar(run: Callable[[], Found]) -> Found:
 def libraries() -> None:
     forked, spawned = (Work(Objects(), 64, context=context) for context in ("fork", "spawn"))
     compare("start, fork", forked, limit=False)
+    compare("start, fork, single samples", Work(Objects()), limit=False)
     compare("start, fork, beside a progress bar", forked, limit=False, around=beside_a_bar)
     compare("start, spawn", spawned, limit=False)
 

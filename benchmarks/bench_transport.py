@@ -37,7 +37,8 @@ class Same(Endless):
 
 def main() -> None:
     compare("stacked images, 18 MiB", Work(Images(), 32, 32 * 3 * 224 * 224 * 4))
-    for mebibytes, held in ((4, 0), (32, 6)):
+    for mebibytes, held in ((4, 0), (4, 6), (32, 0), (32, 2), (32, 6)):
         work = Work(Same(mebibytes), nbytes=mebibytes << 20)
         compare(f"arrays of {mebibytes} MiB, {held} held", work, limit=False, held=held)
     compare("one int per item", Work(range(ENDLESS)), limit=False, block=100)
+    compare("one int per item, chunks of one", Work(range(ENDLESS), chunk=1), limit=False, block=100)

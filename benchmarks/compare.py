@@ -28,6 +28,7 @@ from .peers import installed, loop, seqkit
 from .work import WORKERS, Unsuited, Work
 
 SECONDS, ROUNDS, WARM, BUFFERS = 0.3, 2, 8, 3
+RATIOS = ("seqkit / it: rate", "first", "CPU", "memory")  # of the figures
 LIMIT = f"bare processes, {BUFFERS} buffers each"
 ENDLESS = 10**7
 
@@ -136,10 +137,13 @@ def compare(title: str, work: Work, limit: bool = True, around: Any = None, **op
         for name, each in found.items()
     }
     keep(title, figures)
-    rows = [
-        (name, *(f"{median(values):.4g}" for values in fields.values())) for name, fields in figures.items()
-    ]
-    table(title, [(title, *Found._fields), *rows])
+    medians = {name: Found(*map(median, fields.values())) for name, fields in figures.items()}
+    rows = []
+    for name, one in medians.items():
+        pairs = zip(medians["seqkit"], one, strict=True)
+        ratios = (f"{ours / its:.2f}" if its else "" for ours, its in pairs)
+        rows.append((name, *(f"{value:.4g}" for value in one), *ratios))
+    table(title, [(title, *Found._fields, *RATIOS), *rows])
 
 
 def tried(who: str, run: Callable[[], Found]) -> Found | None:

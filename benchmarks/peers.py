@@ -31,7 +31,8 @@ def hush() -> None:
 
 def seqkit(work: Work) -> Iterable[Any]:
     if work.size is None:
-        return sk.prefetch(sk.view(work.dataset), WORKERS, "process", context=work.context)  # type: ignore[arg-type]
+        options: Any = {"context": work.context, "chunk_size": work.chunk}
+        return sk.prefetch(sk.view(work.dataset), WORKERS, "process", **options)
     # A context that is not named is chosen by seqkit: fork, unless the process has other threads.
     context = None if work.context == "fork" else work.context
     return sk.DataLoader(

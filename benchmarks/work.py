@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -31,6 +31,7 @@ class Work:
     size: int | None = None  # samples in a batch; None: single samples
     nbytes: int = 0  # of a result, if it is large
     context: str = "fork"  # how processes start
+    chunk: int | Literal["auto"] = "auto"  # items in a message, where seqkit is asked
 
     def __len__(self) -> int:
         return len(self.dataset) // (self.size or 1)
