@@ -146,7 +146,7 @@ BUDGETS = {
     "__init__": 101,
     "collation": 743,
     "core": 2280,
-    "engine": 5892,
+    "engine": 5891,
     "loader": 1961,
     "observe": 2628,
     "samplers": 1279,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from concurrent.futures import Executor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.randomness import as_seed
 from ..core.tracebacks import warn
@@ -20,9 +21,6 @@ from .settings import Context, Settings
 from .stages import items_per_job
 from .statistics import Statistics
 from .threads import Threads
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
 
 
 class Engine:

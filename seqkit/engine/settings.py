@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from mmap import PAGESIZE
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
@@ -24,8 +25,6 @@ from .hooks import worker_info
 from .resources import usable_cpus
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from .processes.slots import Pinner
 
 Method = Literal["thread", "process", "inline", "auto", "dask", "ray"]
