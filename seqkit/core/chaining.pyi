@@ -24,7 +24,6 @@ from ..stores.materialize.materialize import materialize as _materialize
 from ..stores.pack.pack import pack as _pack
 from ..views.bases.side_by_side import Zip
 from ..views.batch import batch as _batch
-from ..views.collate import W, X
 from ..views.cycle import cycle as _cycle
 from ..views.epochs import epochs as _epochs
 from ..views.filter import Filter
@@ -85,14 +84,6 @@ class Chainable(Displayed, Generic[T_co]):
     def collate(self, second: Indexable[U], /) -> View[tuple[T_co, U]]: ...
     @overload
     def collate(self, second: Indexable[U], third: Indexable[V], /) -> View[tuple[T_co, U, V]]: ...
-    @overload
-    def collate(
-        self, second: Indexable[U], third: Indexable[V], fourth: Indexable[W], /
-    ) -> View[tuple[T_co, U, V, W]]: ...
-    @overload
-    def collate(
-        self, second: Indexable[U], third: Indexable[V], fourth: Indexable[W], fifth: Indexable[X], /
-    ) -> View[tuple[T_co, U, V, W, X]]: ...
     @overload
     def collate(self, *others: Indexable[Any]) -> View[tuple[Any, ...]]: ...
     def concatenate(self, *others: Indexable[U]) -> View[T_co | U]: ...

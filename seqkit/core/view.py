@@ -268,7 +268,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
 
     def _head(self, n: int) -> View[T_co]:
         if self._n is UNKNOWN:
-            return View._skip(self, 0, 1, n)
+            return View._skip(self, 0, n)
         return self._take(range(int(min(n, self._n))))
 
     @hiding_frames()
@@ -398,10 +398,10 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
 
     def _cut(self, key: slice, keeps: bool = False) -> View[T_co]:
         """Return a slice, which follows the epoch unless it keeps the orders below."""
-        if isinstance(self._n, Unsized) and key.stop is None:
-            start, step = (1 if k is None else operator.index(k) for k in (key.start or 0, key.step))
-            if start >= 0 and step > 0:
-                return View._skip(self, start, step, keeps=keeps)
+        if isinstance(self._n, Unsized) and key.stop is None and key.step in (None, 1):
+            start = operator.index(key.start or 0)
+            if start >= 0:
+                return View._skip(self, start, keeps=keeps)
         return self._named(self._sliced(key)) if keeps else self._take(self._sliced(key))
 
     def _named(self, indices: range | IndexArray) -> View[T_co]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, TypeVar, overload
+from typing import Any, overload
 
 from ..core.arguments import check_sequences
 from ..core.indices import Indices, Plan
@@ -16,9 +16,6 @@ from .bases.side_by_side import SideBySide
 
 __all__ = ["Collate", "collate"]
 
-W = TypeVar("W")
-X = TypeVar("X")
-
 
 @overload
 def collate(sequences: Mapping[str, Indexable[Any]]) -> View[dict[str, Any]]: ...
@@ -26,14 +23,6 @@ def collate(sequences: Mapping[str, Indexable[Any]]) -> View[dict[str, Any]]: ..
 def collate(sequences: tuple[Indexable[T], Indexable[U]]) -> View[tuple[T, U]]: ...
 @overload
 def collate(sequences: tuple[Indexable[T], Indexable[U], Indexable[V]]) -> View[tuple[T, U, V]]: ...
-@overload
-def collate(
-    sequences: tuple[Indexable[T], Indexable[U], Indexable[V], Indexable[W]],
-) -> View[tuple[T, U, V, W]]: ...
-@overload
-def collate(
-    sequences: tuple[Indexable[T], Indexable[U], Indexable[V], Indexable[W], Indexable[X]],
-) -> View[tuple[T, U, V, W, X]]: ...
 @overload
 def collate(sequences: Iterable[Indexable[Any]]) -> View[tuple[Any, ...]]: ...
 @overload

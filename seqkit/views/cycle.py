@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from ..core.arguments import optional_int
-from ..core.indices import Endless, Indices, Plan, as_array
+from ..core.indices import Indices, as_array
 from ..core.lengths import UNBOUNDED, Length, needed_length, sized
 from ..core.once import cached
 from ..core.source import as_view
@@ -59,10 +57,6 @@ def cycle(sequence: Indexable[T], limit: int | None = None) -> View[T]:
 class Cycle(Selection):
     """The view that `cycle` returns."""
 
-    # A pass of at least this many items is iterated as a range, which many views iterate fastest. Starting
-    # an iteration costs as much as translating this many indices.
-    LONG_PASS = 64
-
     def __init__(self, source: View[Any], limit: int | None) -> None:
         super().__init__((source,))
         self._limit = limit
@@ -80,9 +74,6 @@ class Cycle(Selection):
     def _where(self, i: int) -> int:
         return i % self._period
 
-    def _get(self, i: int) -> Any:
-        return self._sources[0]._get(i % self._period)
-
     def _many(self, indices: Indices) -> Indices:
         period = self._period
         if not len(indices):
@@ -91,21 +82,6 @@ class Cycle(Selection):
             first = indices[0] // period * period
             return range(indices.start - first, indices.stop - first, indices.step)
         return as_array(indices).astype(np.int64, copy=False) % period
-
-    def _iter(self, plan: Plan) -> Iterator[Any]:
-        in_order = isinstance(plan, Endless) or (isinstance(plan, range) and plan.step == 1)
-        if in_order and self._period >= self.LONG_PASS and not self._reads_ahead:
-            return chain.from_iterable(map(self._sources[0]._iter, self._passes(plan)))
-        return super()._iter(plan)
-
-    def _passes(self, plan: Plan) -> Iterator[range]:
-        """Cut a plan of consecutive indices at the ends of passes over the source."""
-        i, stop = (plan.start, plan.stop) if isinstance(plan, range) else (0, self._n)
-        while i < stop:
-            first = i % self._period
-            last = int(min(self._period, first + stop - i))
-            yield range(first, last)
-            i += last - first
 
     def _ordered(self, items: bool) -> tuple[Any, ...]:
         return (self._limit,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple, NoReturn, SupportsIndex
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from ..core.arguments import int_at_least
 from ..core.errors import EndOfSequence, fail
 from ..core.indices import Endless, IndexArray, Indices, Plan, Translated, as_array, as_list
 from ..core.iteration import surviving
-from ..core.lengths import UNKNOWN, Unsized, has_length, is_measured, sized
+from ..core.lengths import Unsized, has_length, is_measured, needed_length, sized
 from ..core.once import Deferred
 from ..core.source import as_view, owned
 from ..core.values import values_of
@@ -46,7 +46,8 @@ def flatten(sequence: Indexable[Indexable[T]], lengths: Iterable[SupportsIndex] 
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed, or if `lengths` are not ints.
+        If `sequence` cannot be indexed, if `lengths` are not ints, or if they are given and `sequence` has no
+        length.
     ValueError
         If the number of `lengths` is wrong, or one is negative. An item raises it if its sequence has another
         length.
@@ -145,10 +146,10 @@ class Flatten(Scanned[Any]):
         source, *given = self._sources
         if not given or not is_measured(given[0]):
             return
-        n = source._n if is_measured(source) else UNKNOWN
         if isinstance(given[0]._n, Unsized):
             raise TypeError(f"flatten: lengths must be a sequence with a length, got {given[0]!r}")
-        if not isinstance(n, Unsized) and given[0]._n != n:
+        n = needed_length(source, "flatten") if is_measured(source) else given[0]._n
+        if given[0]._n != n:
             raise ValueError(f"flatten: lengths must be as many as the sequences, {n}, got {given[0]._n}")
 
     @property
@@ -224,21 +225,13 @@ class Flatten(Scanned[Any]):
     def _get(self, i: int) -> Any:
         if self._is_unsized:
             return read_forwards(self, i)
-        which = int(self._ends.searchsorted(i, "right"))
-        try:
-            group = self._kept.read(which)
-        except EndOfSequence:
-            self._refuse(i)
-        return self._pick(i, group)
+        return self._pick(i, self._kept.read(int(self._ends.searchsorted(i, "right"))))
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         if self._is_unsized or not len(indices):
             return super()._getmany(indices)
         wanted, which = as_list(indices), as_list(self._which(indices))
-        try:
-            groups = self._kept.read_many(sorted(set(which)), which[-1])
-        except EndOfSequence:
-            self._refuse(wanted[which.index(max(which))])
+        groups = self._kept.read_many(sorted(set(which)), which[-1])
         return [self._pick(i, groups[number]) for i, number in zip(wanted, which, strict=True)]
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
@@ -247,8 +240,6 @@ class Flatten(Scanned[Any]):
             return self._stream()
         if self._is_unsized:
             return super()._iter(plan)
-        if self._sources[0]._known is UNKNOWN and not (isinstance(plan, range) and plan.step == 1):
-            return super()._iter(plan)  # the iteration would stop at the end of the sequences
         groups = self._kept.iterate(self._outer_plan(plan))
         numbers = iter(Translated(plan, self._which))
 
@@ -256,15 +247,11 @@ class Flatten(Scanned[Any]):
             number = next(numbers)
             try:
                 group = groups.read(number)
-            except EndOfSequence:
-                self._refuse(i)
+            except EndOfSequence as end:  # which is not the end of this view
+                fail(self, i, end)
             return self._pick(i, group)
 
         return surviving(self, plan, read)
-
-    def _refuse(self, i: int) -> NoReturn:
-        """Raise an error for item `i`: the sequences ended too early, which is not the end of this view."""
-        fail(self, i, EndOfSequence("there is no further group"))
 
     def _outer_plan(self, plan: Plan) -> Plan:
         if isinstance(plan, range) and plan.step == 1 and plan:

@@ -77,14 +77,19 @@ def gather(sequence: Indexable[T], indexes: Iterable[SupportsIndex], *, check: b
     ('dabc', 'acbd')
     """
     source = as_view(sequence, "gather")
+    is_checked = as_bool(check, "gather: check")
     if isinstance(indexes, View | Ordered):
-        selected = _by(source, indexes)
-        if as_bool(check, "gather: check"):
-            selected.check()
-        return selected
+        selection = _by(source, indexes)
+        if is_checked:
+            order = selection._sources[1]
+            for i, index in zip(range(len(order)), order, strict=True):
+                selection._index(i, index)
+        return selection
     index_map = as_index_map(indexes, "gather: indexes", lambda: source._n)
-    if as_bool(check, "gather: check"):
-        _check(index_map, source._n)
+    if is_checked and not _within(index_map, source._n):
+        array = as_array(index_map)
+        place = int(np.flatnonzero((array < 0) | (array >= source._n))[0])
+        raise _outside(place, array[place], source._n)
     return source._named(index_map)
 
 
@@ -99,12 +104,9 @@ def _by(source: View[Any], indexes: View[Any] | Ordered) -> GatherView:
     return GatherView(source, order)
 
 
-def _check(index_map: range | IndexArray, n: Length) -> None:
-    if not _within(index_map, n):
-        array = as_array(index_map)
-        place = int(np.flatnonzero((array < 0) | (array >= n))[0])
-        least = 0 if isinstance(n, Unsized) else -n
-        raise IndexError(f"gather: indexes[{place}] is {array[place]}, outside [{least}, {n})")
+def _outside(i: int, index: Any, n: Length) -> IndexError:
+    least = 0 if isinstance(n, Unsized) else -n
+    return IndexError(f"gather: indexes[{i}] is {index}, outside [{least}, {n})")
 
 
 take = gather
@@ -128,8 +130,7 @@ class Gather(Selection):
         j = int(self._map[i])
         n = self._sources[0]._n
         if not 0 <= j < n:
-            least = 0 if isinstance(n, Unsized) else -n
-            raise IndexError(f"gather: indexes[{i}] is {j}, outside [{least}, {n})")
+            raise _outside(i, j, n)
         return j
 
     def _many(self, indices: Indices) -> range | IndexArray:
@@ -189,16 +190,6 @@ class GatherView(Columns[Any]):
     def _length(self) -> Length:
         return self._sources[1]._n
 
-    def check(self) -> None:
-        """Read all indices, and raise the error of the first one that is not valid."""
-        order = self._sources[1]
-        if isinstance(order._n, Unsized):
-            raise TypeError(
-                f"gather: check=True needs indexes with a length, and there is none: {order._n.reason}"
-            )
-        for i, given in enumerate(order._iter(order._plan())):
-            self._index(i, given)
-
     def _index(self, i: int, given: Any) -> Any:
         """Return the index in the source that the view of indices gives for item `i`."""
         try:
@@ -213,8 +204,7 @@ class GatherView(Columns[Any]):
         n = self._sources[0]._n
         wrapped = index + n if index < 0 and not isinstance(n, Unsized) else index
         if not 0 <= wrapped < n:
-            least = 0 if isinstance(n, Unsized) else -n
-            raise IndexError(f"gather: indexes[{i}] is {index}, outside [{least}, {n})")
+            raise _outside(i, index, n)
         return int(wrapped)
 
     def _item(self, i: int, given: Any) -> Any:
@@ -254,7 +244,17 @@ class GatherView(Columns[Any]):
 
     def _ahead(self, plan: Plan) -> Iterator[Any]:
         """Let the source know which of its items will be read. The indices are read as it works ahead."""
-        decided = Decided.by_items(plan, self._sources[1]._iter(plan), self._index)
+        indices = self._sources[1]._iter(plan)
+
+        def decide(i: int) -> int | Exception:
+            try:
+                for index in indices:
+                    return int(self._index(i, index))
+                return EndOfSequence(f"the sequence ends before index {i}")
+            except Exception as error:
+                return error
+
+        decided = Decided(plan, decide)
         items, positions = self._sources[0]._iter(decided.ints()), count()
 
         def read(i: int) -> Any:
@@ -299,32 +299,28 @@ GatherView._name = "gather"
 
 
 class Skip(Selection):
-    """An open slice, such as ``[5:]``, of a sequence without a length, with `most` items if that is given."""
+    """The items from `start` on of a sequence without a length, with `most` items if that is given."""
 
-    def __init__(
-        self, source: View[Any], start: int, step: int, most: int | None = None, keeps: bool = False
-    ) -> None:
+    def __init__(self, source: View[Any], start: int, most: int | None = None, keeps: bool = False) -> None:
         super().__init__((source,), source._n)
         self._start = start
-        self._step = step
         self._most = most
         if keeps:
             self._keeps = True
             self._varies &= DRAWS
 
     def _where(self, i: int) -> int:
-        return self._start + i * self._step
+        return self._start + i
 
     def _many(self, indices: Indices) -> range | IndexArray:
         if isinstance(indices, range):
-            start, stop = self._where(indices.start), self._where(indices.stop)
-            return range(start, stop, indices.step * self._step)
-        return self._start + as_array(indices).astype(np.int64, copy=False) * self._step
+            return range(self._start + indices.start, self._start + indices.stop, indices.step)
+        return self._start + as_array(indices).astype(np.int64, copy=False)
 
     def _get(self, i: int) -> Any:
         if self._most is not None and i >= self._most:
             raise EndOfSequence(f"the sequence ends before index {i}")
-        return self._sources[0]._get(self._where(i))  # both sequences end together
+        return self._sources[0]._get(self._start + i)  # both sequences end together
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         return View._getmany(self, indices) if self._n is UNKNOWN else super()._getmany(indices)
@@ -343,14 +339,13 @@ class Skip(Selection):
         return Gather(source, index_map, keeps=True) if self._keeps else source._take(index_map)
 
     def _ordered(self, items: bool) -> tuple[Any, ...]:
-        return self._start, self._step, self._most, self._varies & ORDER
+        return self._start, self._most, self._varies & ORDER
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Skip(sources[0], self._start, self._step, self._most, self._keeps)
+        return Skip(sources[0], self._start, self._most, self._keeps)
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        step = [f"step={self._step}"] * (self._step > 1)
-        return [*sources, str(self._start), *step, *[f"most={self._most}"] * (self._most is not None)]
+        return [*sources, str(self._start), *[f"most={self._most}"] * (self._most is not None)]
 
 
 def _kept(view: View[Any], index_map: range | IndexArray) -> View[Any]:

@@ -185,10 +185,7 @@ class Split(View[Any]):
         return Split(sources[0], self._edges)
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        parts = self._edges + 1 if isinstance(self._edges, int) else len(self._edges)
-        if isinstance(self._edges, list) and all(isinstance(mark, int) for mark in self._edges):
-            parts += 1  # n cuts make n + 1 parts
-        return [*sources, f"<{parts} parts>"]
+        return [*sources, reprlib.repr(self._edges)]
 
 
 def _slices_itself(data: Any) -> bool:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count
 from typing import Any, SupportsIndex
 
 from ..core.arguments import as_sequences
 from ..core.errors import EndOfSequence, fail
 from ..core.expression import only_selects
-from ..core.indices import Indices, Plan, as_list, ends
+from ..core.indices import Indices, Plan, as_list
 from ..core.iteration import surviving
 from ..core.lengths import UNKNOWN, Length, Unsized, sized
 from ..core.once import cached
 from ..core.plain import as_index, is_flag, plain
 from ..core.source import as_view
 from ..core.view import Indexable, T, U, View
-from .bases.decided import Decided
 from .bases.order_digest import index_facts
 from .bases.side_by_side import SideBySide
 
@@ -50,9 +48,8 @@ def switch(condition: Indexable[object], x: Indexable[T], y: Indexable[U]) -> Vi
 
     Notes
     -----
-    One access to `condition` and one to the selected sequence. The other sequence is not read. If
-    one of them works ahead, such as a `prefetch`, iteration reads `condition` ahead too. After ``switch`` of
-    SeqTools; known elsewhere as ``where``, ``select``.
+    One access to `condition` and one to the selected sequence. The other sequence is not read. After
+    ``switch`` of SeqTools; known elsewhere as ``where``, ``select``.
 
     Examples
     --------
@@ -96,8 +93,8 @@ def case(selector: Indexable[SupportsIndex], *values: Indexable[T]) -> View[T]:
 
     Notes
     -----
-    One access to `selector` and one to the selected sequence. The others are not read. Reads
-    ahead like `switch`. After ``case`` of SeqTools; known elsewhere as ``choose``.
+    One access to `selector` and one to the selected sequence. The others are not read. After ``case`` of
+    SeqTools; known elsewhere as ``choose``.
 
     Examples
     --------
@@ -157,8 +154,6 @@ class Case(SideBySide):
         return [next(found[which]) for which in chosen]
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        if ends(plan) and any(source._reads_ahead for source in self._sources[1:]):
-            return self._ahead(plan)
         selector = self._sources[0]._iter(plan)
 
         def read(i: int) -> Any:
@@ -173,22 +168,6 @@ class Case(SideBySide):
         if isinstance(self._n, Unsized):
             return EndOfSequence(f"the sequence ends before index {i}")
         return ValueError(f"{self._name}: the selector ends before item {i}, and other sequences do not")
-
-    def _ahead(self, plan: Plan) -> Iterator[Any]:
-        """Let each source know which of its items will be read. The selector is read as they work ahead."""
-        decided = Decided.by_items(plan, self._sources[0]._iter(plan), self._choose)
-        chosen = [source._iter(decided.where(k)) for k, source in enumerate(self._sources[1:], 1)]
-        positions = count()
-
-        def read(i: int) -> Any:
-            which = decided.at(next(positions))
-            if isinstance(which, Exception):
-                raise which
-            for item in chosen[which - 1]:
-                return item
-            raise IndexError(f"{self._name}: the sequence selected for item {i} ends before index {i}")
-
-        return surviving(self, plan, read)
 
     def _set(self, i: int, value: Any) -> Iterable[Any]:
         return self._chosen(i)._set(i, value)

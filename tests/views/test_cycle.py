@@ -9,9 +9,9 @@ import seqkit as sk
 from seqkit.testing import CountingSource, FailingSource
 from seqkit.testing.failing import by_iteration
 from seqkit.testing.reading import some_slices
-from seqkit.views.cycle import Cycle, cycle
+from seqkit.views.cycle import cycle
 
-LONG = Cycle.LONG_PASS + 3
+LONG = 67
 
 
 def test_without_limit_it_has_no_length_and_no_end():
@@ -31,9 +31,9 @@ def test_bounded_slices_of_an_endless_one_are_those_of_a_long_list():
     for key in some_slices(9, 10_000):
         start, stop, step = key.start, key.stop, 1 if key.step is None else key.step
         negative = any(bound is not None and bound < 0 for bound in (start, stop))
-        if stop is None and step > 0 and not negative:
+        if stop is None and step == 1 and not negative:
             assert list(islice(view[key], 5)) == long[key][:5]
-        elif negative or (start is None and step < 0):
+        elif negative or (stop is None and step > 1) or (start is None and step < 0):
             with pytest.raises(IndexError, match="length"):
                 view[key]
         else:

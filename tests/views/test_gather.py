@@ -229,7 +229,7 @@ def test_check_reads_all_indices_of_a_view_at_once() -> None:
         sk.gather("abc", sk.view([0, 3]), check=True)
     with pytest.raises(TypeError, match=r"^gather: indexes\[0\]"):
         sk.gather("abc", sk.view("x"), check=True)
-    with pytest.raises(TypeError, match="check=True needs indexes with a length"):
+    with pytest.raises(TypeError, match="cycle has no length"):
         sk.gather("abc", sk.cycle([0]), check=True)
     view = sk.gather("abc", sk.shuffle(range(3), seed=0), check=True)
     assert sorted(view) == ["a", "b", "c"]

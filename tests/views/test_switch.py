@@ -1,7 +1,6 @@
 """What is special about `switch` and `case`: what counts as a choice, and which lengths fit together."""
 
 import pickle
-from itertools import islice
 
 import numpy as np
 import pytest
@@ -236,20 +235,6 @@ class Ahead(sk.View):
 
     def _rebuild(self, sources):
         return Ahead(*sources)
-
-
-def test_sequences_that_read_ahead_learn_which_items_are_selected():
-    x, y = Ahead("abcdef"), Ahead("ABCDEF")
-    selector = CountingSource([1, 0, 0, 1, 1, 0])
-    view = switch(selector, x, y)
-    assert "".join(view) == "aBCdeF"
-    assert (x.plans, y.plans) == ([[0, 3, 4]], [[1, 2, 5]])
-    assert set(selector.reads.values()) == {1}
-    x.plans.clear()
-    assert "".join(sk.batch(case([1, 0, 1, 0, 0, 0], y, x), 3)[1]) == "DEF"
-    x.plans.clear()
-    assert "".join(islice(sk.cycle(view), 8)) == "aBCdeFaB"
-    assert x.plans == [0, 3, 4, 0]  # a plan that may not end is not split
 
 
 def test_a_failing_selector_fails_its_own_item_if_a_sequence_reads_ahead():

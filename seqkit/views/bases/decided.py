@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...core.errors import EndOfSequence
 from ...core.indices import Plan, each
 
 __all__ = ["Decided"]
@@ -29,23 +28,6 @@ class Decided:
         self._undecided = each(plan)
         self._decisions: list[Any] = []
         self._lock = threading.RLock()
-
-    @classmethod
-    def by_items(cls, plan: Plan, items: Iterator[Any], choose: Callable[[int, Any], int]) -> Decided:
-        """Decide by `choose(i, item)`, where the next of `items` belongs to the index `i`.
-
-        If this fails, or the items end, the decision is the error.
-        """
-
-        def decide(i: int) -> int | Exception:
-            try:
-                for item in items:
-                    return choose(i, item)
-                return EndOfSequence(f"the sequence ends before index {i}")
-            except Exception as error:
-                return error
-
-        return cls(plan, decide)
 
     def at(self, position: int) -> Any:
         """Return the decision about the item at a position of the plan."""
