@@ -62,7 +62,7 @@ audio, csv, images, archives, …: delimiter encoding library options mode frame
     columns query ids storage_options split per_thread items arguments
 collate functions: expand batch_axis collate_fn_map ret_length round_to to_length mask clip
 debug: max_calls max_rate
-materialize: to
+materialize: to version
 random_split: groups stratify
 samplers of batches: max_tokens max_samples multiple sort last_group num_shards num_buckets bucket_scheme
     bucket_len_step ratio use_average_length mult rollover repeat resume

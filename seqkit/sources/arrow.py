@@ -16,7 +16,6 @@ from .columns import as_rows, check_names
 from .files import existing
 from .number_lists import number_list
 from .per_process import PerProcess
-from .row_types import decoded, fields_of, row_type_in
 
 __all__ = ["ArrowColumn", "ArrowRows", "arrow", "dtype_of_lists", "in_microseconds"]
 
@@ -45,10 +44,7 @@ class ArrowColumn(TableReader):
 
 
 class ArrowRows(TableReader):
-    """The rows of a Table or RecordBatch by position, each a dict from column to value.
-
-    ArrowRows of a file that `materialize` wrote are those that it was given.
-    """
+    """The rows of a Table or RecordBatch by position, each a dict from column to value."""
 
     takes_arrays = True  # of indices: pyarrow takes three times as long to convert a list
 
@@ -58,13 +54,7 @@ class ArrowRows(TableReader):
         batches: list[Any] = table.to_batches() if hasattr(table, "to_batches") else []
         self._data = batches[0] if len(batches) == 1 else table  # a RecordBatch has the same methods, faster
         self._names = names
-        kind = row_type_in(table.schema.metadata)
-        known = {} if kind is None else fields_of(kind)
-        self._is_tuple = kind is not None and kind[0] == "tuple" and list(known) == names
-        reads = [
-            _decoder(known[field.name]) if field.name in known else _reader(field.type)
-            for field in table.schema
-        ]
+        reads = [_reader(field.type) for field in table.schema]
         self._columns = list(zip(names, self._data.columns, reads, strict=True))
 
     def __len__(self) -> int:
@@ -76,7 +66,7 @@ class ArrowRows(TableReader):
 
     def __getitem__(self, i: int) -> Any:
         values = [_value(column, i, read, name) for name, column, read in self._columns]
-        return tuple(values) if self._is_tuple else dict(zip(self._names, values, strict=True))
+        return dict(zip(self._names, values, strict=True))
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
         try:
@@ -85,8 +75,6 @@ class ArrowRows(TableReader):
             return [self[int(i)] for i in indices]
         pairs = zip(taken.columns, self._columns, strict=True)
         columns = [_values(column, read, name) for column, (name, _, read) in pairs]
-        if self._is_tuple:
-            return list(zip(*columns, strict=True))
         return as_rows(self._names, columns, len(indices))
 
     def __reduce__(self) -> Any:
@@ -120,11 +108,6 @@ def _name_column(error: Exception, name: str | None) -> None:
     """Add the name of a column to an error: Python has no value for one of its cells."""
     if name is not None:
         error.add_note(f"column: {name}")
-
-
-def _decoder(kind: Any) -> Read | None:
-    is_of_python = not isinstance(kind, list) or kind[0] == "datetime"
-    return None if is_of_python else partial(decoded, kind)
 
 
 def _reader(kind: Any) -> Read | None:

@@ -24,7 +24,7 @@ ABSENT: Any = object()
 def replace_file(path: str, write: Callable[[BinaryIO], object], durable: bool = True) -> None:
     """Write a file atomically: readers find the whole new file, or the old one.
 
-    With `durable`, they do so after a power failure too. Waiting for the disk takes milliseconds.
+    With `durable`, it is there after a power failure too. Waiting for the disk takes milliseconds.
     """
     folder, name = os.path.split(path)
     draft = os.path.join(folder, f".{name}.{os.urandom(4).hex()}")
@@ -35,10 +35,21 @@ def replace_file(path: str, write: Callable[[BinaryIO], object], durable: bool =
                 file.flush()
                 os.fsync(file.fileno())
         os.replace(draft, path)
+        if durable:
+            _sync_folder(folder)
     except BaseException:
         if os.path.exists(draft):
             os.unlink(draft)
         raise
+
+
+def _sync_folder(folder: str) -> None:
+    """Let the disk have the names of the files in a folder."""
+    handle = os.open(folder or os.curdir, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 class Directory:

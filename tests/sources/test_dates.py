@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime
 import importlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,20 +71,19 @@ def of_its_own(make: Any, made: Any) -> Any:
 
 LIBRARIES = {arrow: "pyarrow", pandas: "pandas", pandas_arrow: "pandas", polars: "polars"}
 LIBRARIES[huggingface] = "datasets"
-READS: dict[str, Callable[[Any, Path], list[Any]]] = {
-    "view": lambda table, folder: [*map(sk.view(table).__getitem__, range(2))],
-    "batch": lambda table, folder: list(sk.batch(table, 2)[0]),
-    "loader": lambda table, folder: next(iter(sk.DataLoader(table, 2, num_workers=0, collate_fn=list))),
-    "materialize": lambda table, folder: list(sk.materialize(table)),
-    "file": lambda table, folder: list(sk.materialize(table, folder / "a.parquet", nworkers=0)),
-    "column": lambda table, folder: [{"t": value, "x": 1} for value in sk.view(table["t"])],
-    "batch of a column": lambda table, folder: [{"t": value, "x": 1} for value in sk.batch(table["t"], 2)[0]],
+READS: dict[str, Callable[[Any], list[Any]]] = {
+    "view": lambda table: [*map(sk.view(table).__getitem__, range(2))],
+    "batch": lambda table: list(sk.batch(table, 2)[0]),
+    "loader": lambda table: next(iter(sk.DataLoader(table, 2, num_workers=0, collate_fn=list))),
+    "materialize": lambda table: list(sk.materialize(table)),
+    "column": lambda table: [{"t": value, "x": 1} for value in sk.view(table["t"])],
+    "batch of a column": lambda table: [{"t": value, "x": 1} for value in sk.batch(table["t"], 2)[0]],
 }
 
 
 @pytest.mark.parametrize("name", COLUMNS)
 @pytest.mark.parametrize("make", LIBRARIES, ids=lambda make: make.__name__)
-def test_dates_are_the_values_of_the_library(make: Any, name: str, tmp_path: Path) -> None:
+def test_dates_are_the_values_of_the_library(make: Any, name: str) -> None:
     pytest.importorskip(LIBRARIES[make])
     is_time_with_ns = name == "times with nanoseconds"
     if make is pandas and is_time_with_ns:
@@ -94,12 +92,11 @@ def test_dates_are_the_values_of_the_library(make: Any, name: str, tmp_path: Pat
     loses = is_time_with_ns or (make is polars and name.endswith("with nanoseconds"))
     expected = TIME if name == "times in nanoseconds" else None if loses else of_its_own(make, made)
     for read in READS:
-        is_timedelta = type(expected).__name__ == "Timedelta"
-        if loses or (read == "file" and is_timedelta):
+        if loses:
             with pytest.raises(sk.EvaluationError, match=r"\bt\b|lose data"):
-                READS[read](made, tmp_path)
+                READS[read](made)
             continue
-        for row in READS[read](made, tmp_path):
+        for row in READS[read](made):
             assert row == {"t": expected, "x": 1}, read
             assert type(row["t"]) is type(expected), read
             assert getattr(row["t"], "nanosecond", 0) == getattr(expected, "nanosecond", 0), read
@@ -107,7 +104,7 @@ def test_dates_are_the_values_of_the_library(make: Any, name: str, tmp_path: Pat
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 @pytest.mark.parametrize("zone", [None, "UTC", "Europe/Oslo"])
-def test_dates_of_pandas_in_every_unit(unit: Any, zone: str | None, tmp_path: Path) -> None:
+def test_dates_of_pandas_in_every_unit(unit: Any, zone: str | None) -> None:
     pd = pytest.importorskip("pandas")
     dates = pd.Series(pd.to_datetime(["2024-01-01", "2024-01-02"]).as_unit(unit), name="t").dt.tz_localize(
         zone
@@ -115,8 +112,6 @@ def test_dates_of_pandas_in_every_unit(unit: Any, zone: str | None, tmp_path: Pa
     rows = sk.smap(lambda row: row["t"], dates.to_frame())
     for found in (list(rows), list(sk.view(dates)), [*sk.batch(dates, 2)[0]]):
         assert [(time, time.unit) for time in found] == [(time, unit) for time in dates]
-    path = tmp_path / "a.parquet"
-    assert list(sk.materialize(dates.to_frame(), path, nworkers=0)) == [{"t": time} for time in dates]
 
 
 def test_types_without_times_stay_as_they_are() -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import count
 from os import PathLike
 from typing import Any, Literal, TypeAlias
 
 from ...core.arguments import optional_int
-from ...core.errors import EvaluationError, as_given, summary
+from ...core.errors import as_given
 from ...core.lengths import UNBOUNDED, Unsized
 from ...core.progress import Progress, Report, check_progress, reporting
 from ...core.source import as_view
 from ...core.tracebacks import hiding_frames
 from ...core.view import Indexable, T, View, in_order
 from ...core.worker import private_memory
-from .failed_items import OnError, report_failed, tolerating
+from .attempts import OnError, attempt, report_failed
 
 __all__ = ["materialize"]
 
@@ -29,6 +31,7 @@ def materialize(
     chunk_size: int | None = None,
     progress: Progress | None = None,
     on_error: OnError = "raise",
+    version: str | int | None = None,
 ) -> View[T]:
     """Compute all items of a sequence now, each once, and return a view of them.
 
@@ -39,9 +42,7 @@ def materialize(
     to : path-like, optional
         None (the default) keeps the items in a list. A path that ends in ``.npy`` writes them to this file:
         numbers or arrays of one shape and dtype. A path that ends in ``.parquet`` writes them to a folder of
-        Parquet files: dicts with the same keys, or tuples of the same length. They come back with the types
-        that they have: numpy scalars and arrays, also of different lengths, text, bytes, dates, None, and
-        dicts, tuples and lists of them.
+        Parquet files: dicts with the same keys, whose values have the same types.
     nworkers : int, optional
         Number of workers that compute and write. None (the default): one per usable CPU. 0: none. Only with
         `to`.
@@ -49,14 +50,19 @@ def materialize(
         Who computes and writes, as for `prefetch`. Workers on other machines need the path of `to`. Only
         with `to`.
     chunk_size : int, optional
-        Rows of a Parquet file, in one row group (1 or more). None (the default): 8192, or fewer of more than
-        64 MiB. Only with `to`.
+        Items of a part (1 or more): a kill costs the parts in work. In Parquet it is also the number of rows
+        that are decoded together. None (the default) follows from the bytes of the first items: a part has at
+        most 8192 items and about 64 MiB, and a sequence has 64 parts or more. Only with `to`.
     progress : True or callable, optional
         True shows a bar of tqdm. A function is called with the number of items that are done and of
         all items, which is None if it is unknown.
     on_error : "raise", "skip" or callable
         What to do if an item fails. "raise" (the default) raises its error. "skip" leaves the item out, and
-        warns at the end. A callable gets the `EvaluationError` and returns an item to keep instead.
+        warns at the end. A callable gets the `EvaluationError` and returns an item to keep instead. For files
+        it is called in the process that computes the item.
+    version : str or int, optional
+        A name for the code and the data that the items are made with. It is written with the plan. Change it
+        when they change: a folder of another version is refused. Only with `to`.
 
     Returns
     -------
@@ -69,10 +75,11 @@ def materialize(
         If `sequence` cannot be indexed, never ends, or has no length and `to` needs one. If an argument has
         the wrong type.
     ValueError
-        If `to` has another suffix, or the folder ``<to>.partial`` belongs to another sequence. If an
-        argument that needs `to` is given without it. If all items fail.
+        If `to` has another suffix, or a folder was written with another plan: another number of items,
+        `chunk_size`, order, `on_error` or `version`. If an argument that needs `to` is given without it. If
+        all items fail.
     FileExistsError
-        If there is something at `to`.
+        If there is something at `to` that is no finished folder of Parquet files by this function.
     RuntimeError
         If another process is writing to `to`.
     OSError
@@ -85,11 +92,9 @@ def materialize(
     -----
     About 0.1 µs per access to a list. Random items stay as they are: `View.at_epoch` has no effect.
 
-    Files are written in the folder ``<to>.partial``. Workers write each item as soon as it is computed. After
-    a crash the same call continues. It computes item 0 and the last item that is written again, and no other
-    written one. If one of the two or the expression has changed, the call raises ValueError. Delete the
-    folder to begin again. Items for Parquet are pickled there first, and need space twice until they are in
-    their files.
+    Workers compute and write parts of consecutive items. After a crash the same call continues: a part that
+    is there is done. A finished folder of Parquet files is not computed again. Functions are not compared,
+    see `version`.
 
     See `add_cache` to compute items on demand, `pack` to share them between processes. Known elsewhere as
     ``list``, ``compute``, ``cache``.
@@ -113,8 +118,10 @@ def materialize(
         raise ValueError(
             f"materialize: on_error must be 'raise', 'skip' or callable, got {as_given(on_error)}"
         )
+    if version is not None and not isinstance(version, str | int):
+        raise TypeError(f"materialize: version must be a str or int, got {as_given(version)}")
     if to is None:
-        for_files = {"nworkers": nworkers, "chunk_size": chunk_size}
+        for_files = {"nworkers": nworkers, "chunk_size": chunk_size, "version": version}
         for name in [name for name, value in for_files.items() if value is not None]:
             raise ValueError(
                 f"materialize: {name} is for files, got to=None. Pass a path as to, or use"
@@ -124,28 +131,21 @@ def materialize(
         if to is not None:
             from .writing import write
 
-            return write(source, to, nworkers, chunk_size, progress, method, on_error)
+            return write(source, to, nworkers, chunk_size, progress, method, on_error, version)
     with hiding_frames(), private_memory(), reporting(progress, "materialize") as report:
         return as_view(_as_list(source, report, on_error), "materialize")
 
 
 def _as_list(source: View[T], report: Report, on_error: OnError) -> list[T]:
     total = None if isinstance(source._n, Unsized) else source._n
-    items, failed, left, position = list[T](), dict[int, str](), in_order(source), 0
-    with tolerating(on_error):
-        while True:
-            try:
-                items.append(next(left))
-            except StopIteration:
-                break
-            except EvaluationError as error:
-                if on_error == "raise":
-                    raise
-                if callable(on_error):
-                    items.append(on_error(error))
-                else:
-                    failed[position] = summary(error.__cause__ or error)
-            position += 1
-            report(position, total)
-    report_failed(failed, position)
+    items, failed, left = list[T](), dict[int, str](), in_order(source)
+    for position in count():
+        try:
+            left_out = attempt(partial(next, left), items.append, on_error)
+        except StopIteration:
+            break
+        if left_out is not None:
+            failed[position] = left_out.text
+        report(position + 1, total)
+    report_failed(failed, len(items) + len(failed))
     return items

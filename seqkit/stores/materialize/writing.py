@@ -1,40 +1,90 @@
-"""Write all items of a view to a file, in parallel, so that a crash loses only the items in work.
+"""Write all items of a view to a file or folder, in parallel, so that a crash costs only the parts in work.
 
-Each process writes an item as soon as it is computed, into the folder ``<path>.partial``. The folder becomes
-the result when all items are there. Until then the same call continues where the last one ended.
+Each process writes a part as soon as its items are computed. A part that is there is done: the same call
+continues with the others.
 """
 
 from __future__ import annotations
 
+import math
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from functools import partial
-from importlib import import_module
 from itertools import dropwhile
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from ...core.errors import EndOfSequence, EvaluationError, as_given, fail, summary
-from ...core.indices import Plan
-from ...core.iteration import surviving
+from ...core.errors import EndOfSequence, EvaluationError, as_given, fail
 from ...core.lengths import Unsized
 from ...core.progress import Progress, reporting
 from ...core.view import View
 from ...core.worker import private_memory
 from ...engine.prefetch import prefetch
-from ...views.smap import smap
-from .failed_items import OnError, report_failed, tolerating
-from .target import Ahead, Target
+from ...views.bases.order_digest import order_digest
+from ..add_cache.memory import size_of
+from .attempts import LeftOut, OnError, attempt, report_failed
+from .npy_file import NpyFile
+from .parquet_folder import ParquetFolder
+from .plan import Plan, agreed, locked
 
 __all__ = ["write"]
 
 _END: Any = object()
-# Suffix, and the class of its module that writes such files.
-WRITERS = {".npy": "npy_writer.NpyWriter", ".parquet": "parquet_writer.ParquetWriter"}
+
+
+class Target(Protocol):
+    """A file or folder that is written in parts. Part `p` has the positions ``p * k`` to ``(p + 1) * k - 1``.
+
+    Attributes
+    ----------
+    folder : str
+        Where the plan is, and the parts, until all are written.
+    kind : object
+        The type of the items, as far as it is known.
+    """
+
+    folder: str
+    kind: Any
+
+    def __init__(self, path: str) -> None: ...
+
+    def is_finished(self, wanted: Plan) -> bool:
+        """Is the result there, by this plan? Raise an error if something else is there."""
+
+    def begin(self, first: Any, n: int) -> None:
+        """Take the type of the first item. Raise TypeError if it cannot be written."""
+
+    def resume(self, plan: Plan) -> list[int]:
+        """Return the parts that are missing."""
+
+    def keep(self, kind: Any, item: Any) -> tuple[Any, Any]:
+        """Return a type that an item has too, and what is written of it. Raise TypeError if there is none."""
+
+    def write(self, p: int, kind: Any, rows: dict[int, Any], failed: dict[int, str]) -> None:
+        """Write a part: its rows, and the errors of items that are left out, by position."""
+
+    def check(self, p: int) -> None:
+        """Take the type of a part that was written. Raise TypeError if it does not fit the others."""
+
+    def failed(self) -> dict[int, str]:
+        """Return the errors of all items that are left out, by position."""
+
+    def finish(self) -> None:
+        """Make the result of all parts."""
+
+    def view(self) -> View[Any]:
+        """Return a view of the result."""
+
+
+TARGETS: dict[str, type[Target]] = {".npy": NpyFile, ".parquet": ParquetFolder}
+# A part has at most so many items, and so many bytes. A sequence has about so many parts, or more.
+PART_ITEMS = 8192
+PART_BYTES = 64 * 1024 * 1024
+PARTS = 64
+# So many items are computed before workers start: the part size follows from their bytes.
+FIRST_ITEMS = 4
 
 
 def write(
@@ -45,190 +95,187 @@ def write(
     progress: Progress | None,
     method: Any,
     on_error: OnError,
+    version: str | int | None,
 ) -> View[Any]:
     """Write the items of a view to a file, or continue to do so, and return a view of the file."""
-    path = _checked_path(to)
+    path, suffix = _checked_path(to)
     if isinstance(source._n, Unsized):
         raise TypeError(f"materialize: writing needs a length, and there is none: {source._n.reason}")
-    if not source._n:
+    n = len(source)
+    if not n:
         raise ValueError("materialize: there are no items, so the type of the file is unknown")
     ahead = partial(prefetch, nworkers=nworkers, method=method, in_order=False)
     try:
         ahead([])  # checks the arguments before anything is written
     except (TypeError, ValueError) as error:
         raise type(error)(str(error).replace("prefetch: ", "materialize: ", 1)) from None
-    with _alone(f"{path}.partial") as folder:
-        module, writer = WRITERS[_suffix(path)].split(".")
-        target: Target = getattr(import_module(f"{__package__}.{module}"), writer)(
-            source, path, folder, chunk_size
-        )
-        written = Written(source, target)
-        failed = target.start(on_error)
-        failed |= _write_missing(written, ahead, on_error, progress)
-        report_failed(failed, target.n)
-        target.complete(np.delete(np.arange(target.n), list(failed)), ahead)
-        shutil.rmtree(folder, ignore_errors=True)  # a worker of a killed call may still be writing
+    wanted = {
+        "seqkit": 1,
+        "n": n,
+        "k": chunk_size,
+        "order": order_digest(source, items=True),
+        "on_error": on_error if isinstance(on_error, str) else "a function",
+        "version": version,
+    }
+    target = TARGETS[suffix](path)
+    if not target.is_finished(wanted):
+        with locked(target.folder) as file:
+            if not target.is_finished(wanted):  # by another process, since
+                first: list[Any] = []
+                begin = partial(_begin, source, target, wanted, on_error, first)
+                plan = agreed(file, wanted, begin, target.folder)
+                _write_missing(Parts(source, target, plan, on_error, first), ahead, progress)
+                target.finish()
     return target.view()
 
 
-def _suffix(path: str) -> str:
-    return os.path.splitext(path.rstrip(os.sep))[1].lower()
-
-
-def _checked_path(to: Any) -> str:
+def _checked_path(to: Any) -> tuple[str, str]:
+    """Return an absolute path, and its suffix."""
     if not isinstance(to, str | PathLike) or not isinstance(fspath(to), str):
         raise TypeError(f"materialize: to must be a path that ends in .npy or .parquet, got {as_given(to)}")
     path = os.path.abspath(os.path.expanduser(to))
-    suffix = _suffix(path)
-    if suffix not in WRITERS:
-        hint = ELSEWHERE.get(suffix, "")
-        raise ValueError(f"materialize: to must end in .npy or .parquet, got {fspath(to)!r}{hint}")
-    if os.path.lexists(path):
-        raise FileExistsError(
-            f"materialize: {fspath(to)!r} exists already. Delete it, or write somewhere else."
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix not in TARGETS:
+        raise ValueError(
+            f"materialize: to must end in .npy or .parquet, got {fspath(to)!r}. Several processes can write"
+            " parts of such files only."
         )
-    return path
+    return path, suffix
 
 
-_SERIAL = (
-    ". Processes cannot write such a file in parallel. Use .npy for arrays of one shape, .parquet for dicts"
-    " or tuples of arrays, numbers and text"
-)
-ELSEWHERE = {".h5": _SERIAL, ".hdf5": _SERIAL, ".zarr": _SERIAL, ".npz": _SERIAL}
-
-
-@contextmanager
-def _alone(folder: str) -> Iterator[str]:
-    """Make a folder that only this process may write to, with its workers. Remove it if nothing was begun."""
-    os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, "lock"), "ab") as file:
-        try:
-            import fcntl
-
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError):
-            raise RuntimeError(
-                f"materialize: another process is writing to {folder}. Let one process write, or let each"
-                " write a part of its own, such as seqkit.shard(view, rank, world_size)."
-            ) from None
-        except (ImportError, OSError):  # a system, or a file system, without locks
-            pass
-        try:
-            yield folder
-        finally:
-            if not os.path.exists(os.path.join(folder, "plan.json")):
-                shutil.rmtree(folder, ignore_errors=True)
+def _begin(source: View[Any], target: Target, wanted: Plan, on_error: OnError, first: list[Any]) -> Plan:
+    """Compute the first items, and return the plan with the size of a part that follows from their bytes."""
+    n, found = wanted["n"], dict[int, Any]()
+    items = source._iter(range(n))
+    with private_memory():
+        for i in range(n):
+            if i >= FIRST_ITEMS and found:
+                break
+            first.append(attempt(partial(_next, items, i), lambda item: item, on_error))
+            if not isinstance(first[i], LeftOut):
+                found[i] = first[i]
+    if not found:
+        report_failed({i: left_out.text for i, left_out in enumerate(first)}, n)
+    i = min(found)
+    try:
+        target.begin(found[i], n)
+    except Exception as error:
+        fail(source, i, error, "to be written")
+    by_bytes = PART_BYTES // max(map(size_of, found.values()))
+    return {**wanted, "k": wanted["k"] or max(1, min(PART_ITEMS, math.ceil(n / PARTS), by_bytes))}
 
 
 # -------------------------------------------------------------------- computing
 
 
-class Written(View[OSError | None]):
-    """The view whose items write the items of a view, in any process.
+class Parts(View[Any]):
+    """The view whose items write the parts of a target, in any process.
 
-    An item is None, or the error of the files, such as of a full disk. It is returned and not raised, so it
-    is never taken for the error of an item, which `on_error` may skip.
+    An item is the number of its part, or the error of the files, such as of a full disk. That error is
+    returned and not raised, so it is never taken for the error of an item, which `on_error` may skip.
+
+    Parameters
+    ----------
+    source : View
+    target : Target
+    plan : dict
+    on_error : "raise", "skip" or callable
+    first : list
+        The first items, as far as they were computed.
     """
 
-    def __init__(self, source: View[Any], target: Target) -> None:
-        super().__init__((source,), source._n)
+    def __init__(
+        self, source: View[Any], target: Target, plan: Plan, on_error: OnError, first: list[Any]
+    ) -> None:
+        super().__init__((source,), math.ceil(plan["n"] / plan["k"]))
         self.target = target
+        self.plan = plan
+        self._on_error = on_error
+        self._first = first
 
-    def _get(self, i: int) -> OSError | None:
+    def positions(self, p: int) -> range:
+        k: int = self.plan["k"]
+        return range(p * k, min((p + 1) * k, self.plan["n"]))
+
+    def _get(self, p: int) -> int | OSError:
+        kind, rows, failed = self.target.kind, dict[int, Any](), dict[int, str]()
+
+        def keep(item: Any) -> LeftOut | None:
+            nonlocal kind
+            if isinstance(item, LeftOut):
+                return item
+            try:
+                kind, rows[i] = self.target.keep(kind, item)
+            except Exception as error:
+                fail(self._sources[0], i, error, "to be written")
+            return None
+
         with private_memory():
-            return self.write(i, self._sources[0]._get(i))
-
-    def write(self, i: int, item: Any) -> OSError | None:
+            for i, read in self._reads(self.positions(p)):
+                left_out = attempt(read, keep, self._on_error)
+                if left_out is not None:
+                    failed[i] = left_out.text
         try:
-            record = self.target.record(i, item)
-        except Exception as error:  # such as one of `__array__` or of pickling
-            fail(self._sources[0], i, error, "to be written")
-        try:
-            self.target.write(i, record)
+            self.target.write(p, kind, rows, failed)
         except OSError as error:
             return error.with_traceback(None)
-        return None
+        return p
 
-    def _iter(self, plan: Plan) -> Iterator[OSError | None]:
-        items = self._sources[0]._iter(plan)
+    def _reads(self, positions: range) -> Iterator[tuple[int, Callable[[], Any]]]:
+        """Yield each position, and the function that returns its item."""
+        known = len(self._first)
+        items = self._sources[0]._iter(positions[max(0, known - positions.start) :])
+        for i in positions:
+            yield i, partial(self._first.__getitem__, i) if i < known else partial(_next, items, i)
 
-        def read(i: int) -> OSError | None:
-            with private_memory():
-                item = next(items, _END)
-                if item is _END:
-                    raise EndOfSequence(f"the sequence ends before index {i}")
-                return self.write(i, item)
+    def _parts(self, p: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return ((self._sources[0], self.positions(p)),)
 
-        return surviving(self, plan, read)
-
-    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        return ((self._sources[0], (i,)),)
-
-    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[OSError | None]:
-        return Written(sources[0], self.target)
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return Parts(sources[0], self.target, self.plan, self._on_error, self._first)
 
 
-def _write_missing(
-    written: Written, ahead: Ahead, on_error: OnError, progress: Progress | None
-) -> dict[int, str]:
-    """Compute the missing items. Return the errors of items that failed, by index, if they are skipped."""
-    target, failed = written.target, dict[int, str]()
-    steps: list[Callable[[], object]] = [int, target.prepare]
-    todo = np.flatnonzero(~target.done())
-    done = target.n - len(todo)
-    with (
-        ahead(written._take(todo)) as node,
-        prefetch(smap(lambda step: step(), steps), 1, "thread") as background,
-        reporting(progress, "materialize") as report,
-        tolerating(on_error),
-    ):
-        report(done, target.n)
-        items, prepared = iter(node), iter(background)
-        for k in range(len(todo)):
-            if k == 1:  # all workers are forked, and a thread goes on from the first step to the second
-                next(prepared)
+def _next(items: Iterator[Any], i: int) -> Any:
+    item = next(items, _END)
+    if item is _END:
+        raise EndOfSequence(f"the sequence ends before index {i}")
+    return item
+
+
+def _write_missing(parts: Parts, ahead: Callable[[View[Any]], Any], progress: Progress | None) -> None:
+    """Compute the missing parts, and warn of items that were left out."""
+    target, n = parts.target, parts.plan["n"]
+    missing = target.resume(parts.plan)
+    done = n - sum(len(parts.positions(p)) for p in missing)
+    with reporting(progress, "materialize") as report, ahead(parts._take(np.array(missing, np.intp))) as node:
+        written = iter(node)
+        for _ in missing:
             try:
-                failure = next(items)
+                p = _checked(next(written), target)
             except EvaluationError as error:
-                i = _index(error, written, node, todo)
-                if i is None:
-                    raise
-                error = _of_user(error, i, written, node)
-                if on_error == "raise":
-                    raise error from error.__cause__
-                _recover(written, i, error, on_error, failed)
-            else:
-                target.check(failure)
-            done += 1
-            report(done, target.n)
-        for _ in prepared:
-            pass
-    return failed
+                raise _of_user(error, parts, node, missing) from error.__cause__
+            try:
+                target.check(p)
+            except TypeError:  # another part of another type was written at the same time: name the item
+                _checked(parts._get(p), target)
+                target.check(p)
+            done += len(parts.positions(p))
+            report(done, n)
+    report_failed(target.failed(), n)
 
 
-def _index(error: EvaluationError, written: Written, node: Any, todo: Any) -> int | None:
-    """Return the index of the item that failed."""
-    for view, i in ((error.view, error.index), *error.path):
-        if view is written:
-            return int(i)
-        if view is node:  # a worker was killed
-            return int(todo[i])
-    return None
+def _checked(written: int | OSError, target: Target) -> int:
+    if isinstance(written, OSError):
+        written.add_note(f"The parts that were written are in {target.folder}. Call again to continue.")
+        raise written
+    return written
 
 
-def _of_user(error: EvaluationError, i: int, written: Written, node: Any) -> EvaluationError:
-    """Return an error that names the views of the user only."""
-    if error.view is node:
-        text = f"materialize: item {i}: {error.message.partition(': ')[2]}"
-        return type(error)(text, worker=error.worker)
-    error.path = tuple(dropwhile(lambda step: step[0] is not written._sources[0], error.path))
+def _of_user(error: EvaluationError, parts: Parts, node: Any, missing: list[int]) -> EvaluationError:
+    """Return an error that names views of the user only."""
+    if error.view is node:  # a worker was killed
+        positions = parts.positions(missing[error.index])
+        text = f"materialize: one of the items {positions[0]} to {positions[-1]}:"
+        return type(error)(f"{text} {error.message.partition(': ')[2]}", worker=error.worker)
+    error.path = tuple(dropwhile(lambda step: step[0] is not parts._sources[0], error.path))
     return error
-
-
-def _recover(
-    written: Written, i: int, error: EvaluationError, on_error: OnError, failed: dict[int, str]
-) -> None:
-    if callable(on_error):
-        written.target.check(written.write(i, on_error(error)))
-    else:
-        failed[i] = summary(error.__cause__ or error)

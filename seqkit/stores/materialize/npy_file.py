@@ -1,0 +1,138 @@
+"""Write arrays of one shape to a `.npy` file, each part at the place of its items."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...core.arguments import is_table
+from ...core.view import View
+from ..directory import replace_file
+from .plan import Plan
+
+__all__ = ["NpyFile"]
+
+COPIED_BYTES = 64 * 1024 * 1024  # rows that are copied at a time
+
+
+class NpyFile:
+    """Writes to a file that has its final size from the beginning, and moves it to its place at the end.
+
+    A small file for each part that is done has the errors of its items that are left out. The type of the
+    items is the pair of their dtype and shape.
+    """
+
+    kind: Any = None
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.folder = f"{path}.partial"
+        self._data = os.path.join(self.folder, "data.npy")
+
+    def is_finished(self, wanted: Plan) -> bool:
+        if os.path.lexists(self._path):
+            raise FileExistsError(
+                f"materialize: {self._path!r} exists already. Read it, delete it, or write somewhere else."
+            )
+        return False
+
+    def begin(self, first: Any, n: int) -> None:
+        array = as_array(first)
+        if array.dtype.names is None and np.dtype(array.dtype.str) != array.dtype:
+            raise TypeError(
+                f"a .npy file does not say that its numbers are {array.dtype}. Convert items to a dtype of"
+                " numpy, such as float32"
+            )
+        with open(self._data, "wb") as file:
+            _write_header(file, n, array)
+            file.truncate(file.tell() + n * array.nbytes)
+
+    def resume(self, plan: Plan) -> list[int]:
+        data = np.load(self._data, mmap_mode="r")  # raises ValueError if it is too short
+        self.kind, self._start = (data.dtype, data.shape[1:]), data.offset
+        self._n, self._k = plan["n"], plan["k"]
+        self._done = [os.path.join(self.folder, f"{p}.done") for p in range(math.ceil(self._n / self._k))]
+        return [p for p, path in enumerate(self._done) if not os.path.exists(path)]
+
+    def keep(self, kind: Any, item: Any) -> tuple[Any, bytes]:
+        array = as_array(item)
+        if kind != (array.dtype, array.shape):
+            raise TypeError(
+                "items must have one shape and dtype. The items before are {} {}, this one is {} {}. Convert"
+                " it".format(*kind, array.dtype, array.shape)
+            )
+        return kind, array.tobytes()
+
+    def write(self, p: int, kind: Any, rows: dict[int, bytes], failed: dict[int, str]) -> None:
+        size = math.prod(kind[1]) * kind[0].itemsize
+        positions = range(p * self._k, min((p + 1) * self._k, self._n))
+        with open(self._data, "r+b") as file:
+            file.seek(self._start + positions[0] * size)
+            file.write(b"".join(rows.get(i, bytes(size)) for i in positions))
+            file.flush()
+            os.fsync(file.fileno())
+        text = json.dumps(failed).encode()
+        replace_file(self._done[p], lambda file: file.write(text))
+
+    def check(self, p: int) -> None:
+        """All parts have one type."""
+
+    def failed(self) -> dict[int, str]:
+        found: dict[int, str] = {}
+        for path in self._done:
+            with open(path, encoding="utf-8") as file:
+                found |= {int(i): text for i, text in json.load(file).items()}
+        return found
+
+    def finish(self) -> None:
+        kept = np.delete(np.arange(self._n), list(self.failed()))
+        os.replace(self._data if len(kept) == self._n else self._without_failed(kept), self._path)
+        shutil.rmtree(self.folder, ignore_errors=True)  # a worker of a killed call may still be writing
+
+    def _without_failed(self, kept: npt.NDArray[np.intp]) -> str:
+        name = os.path.join(self.folder, "kept.npy")
+        data = np.load(self._data, mmap_mode="r")
+        rows = max(1, COPIED_BYTES // max(data[0].nbytes, 1))
+        with open(name, "wb") as file:  # not through a map: a full disk would kill the process (SIGBUS)
+            _write_header(file, len(kept), data[0, ...])
+            for start in range(0, len(kept), rows):
+                file.write(data[kept[start : start + rows]].tobytes())
+            file.flush()
+            os.fsync(file.fileno())
+        return name
+
+    def view(self) -> View[Any]:
+        from ...sources.npy import npy
+
+        return npy(self._path)
+
+
+def as_array(item: Any) -> npt.NDArray[Any]:
+    """Return a number or an array as an array of numpy. Raise TypeError for other items.
+
+    >>> as_array(2.5)
+    array(2.5)
+    """
+    # A subclass of ndarray has more than numbers, such as a mask or a unit, and a table has names.
+    is_plain = type(item) in (np.ndarray, np.memmap) or isinstance(item, int | float | complex | np.generic)
+    is_more = isinstance(item, np.ndarray) or is_table(item) or not hasattr(item, "__array__")
+    if is_plain or not is_more:
+        array = np.asarray(item)
+        if array.dtype.itemsize and not array.dtype.hasobject:
+            return array
+    raise TypeError(
+        f".npy needs numbers or arrays of numbers, got {type(item).__name__}. Convert it with numpy.asarray,"
+        " or use .parquet for dicts"
+    )
+
+
+def _write_header(file: Any, n: int, first: Any) -> None:
+    described = np.lib.format.dtype_to_descr(first.dtype)
+    header = {"descr": described, "fortran_order": False, "shape": (n, *first.shape)}
+    np.lib.format.write_array_header_2_0(file, header)
