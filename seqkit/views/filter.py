@@ -6,7 +6,8 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,7 +113,7 @@ class FilterScan(Scan):
         self._report: Report | None = None
         self._bar = ExitStack()
 
-    def step(self) -> Any:
+    def step(self, i: int) -> Any:
         if self.ready is not None:  # its items satisfy the predicate
             return self.ready.popleft() if self.ready else END
         if self._source is None:
@@ -142,7 +143,7 @@ class FilterScan(Scan):
             if wanted:
                 return item
         self.close()
-        return END
+        return self.end()
 
     def close(self) -> None:
         """Close the bar of `progress`, if the scan made one."""
@@ -192,6 +193,16 @@ class Filter(Scanned[T]):
 
     def _begin(self, ready: deque[Any] | None = None) -> FilterScan:
         return FilterScan(self, ready)
+
+    def _scan(self, ready: deque[Any] | None) -> Chosen:
+        with closing(FilterScan(self, None)) as scan:
+            for i in count():
+                item = scan.step(i)
+                if item is END:
+                    break
+                if ready is not None:
+                    ready.append(item)
+            return scan.result()
 
     def _forget(self) -> None:
         super()._forget()

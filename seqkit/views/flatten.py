@@ -98,15 +98,15 @@ class FlattenScan(Scan):
         self._current: Any = ()
         self._rest: Iterator[int] = iter(range(0))  # places in the current sequence
 
-    def step(self) -> Any:
+    def step(self, i: int) -> Any:
         if self._source is None:
             self._source = in_order(self.view._sources[0]) if self.ready is None else _popped(self.ready)
-        while self.yielded != self.view._most:
+        while i != self.view._most:
             for place in self._rest:
                 try:
                     return owned(self._current[place])
                 except Exception as error:
-                    fail(self.view, self.yielded, error)
+                    fail(self.view, i, error)
             try:
                 self._read += 1
                 current = next(self._source, END)
@@ -118,7 +118,7 @@ class FlattenScan(Scan):
                 raise
             self.lengths.append(length)
             self._current, self._rest = recognise(current, "flatten"), iter(range(length))
-        return END
+        return self.end()
 
     def result(self) -> Extents:
         return self.view._measured(self.lengths)  # type: ignore[no-any-return]

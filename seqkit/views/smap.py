@@ -252,7 +252,7 @@ def _stack_maps(base: View[Any], functions: tuple[Any, ...], names: list[tuple[s
 class ZippedSmap(SideBySide):
     """The view that `smap` returns for several sequences."""
 
-    def __init__(self, f: Callable[..., Any], sources: tuple[View[Any], ...], zip: Zip) -> None:
+    def __init__(self, f: Callable[..., Any], sources: tuple[View[Any], ...], zip: Zip = "strict") -> None:
         super().__init__(sources, zip)
         self._f = f
 
@@ -272,7 +272,7 @@ class ZippedSmap(SideBySide):
         return self._rows(plan, self._apply)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return ZippedSmap(self._f, sources, self._zip)
+        return type(self)(self._f, sources, self._zip)
 
     def _functions(self) -> tuple[Callable[..., Any], ...]:
         return (self._f,)
@@ -284,25 +284,23 @@ class ZippedSmap(SideBySide):
 ZippedSmap._name = "smap"
 
 
-class BatchedSmap(SideBySide):
+class BatchedSmap(ZippedSmap):
     """The view that `smap` returns for a function of many items."""
 
     BLOCK = 256  # most items that iteration maps at once
 
-    def __init__(self, f: Callable[..., Any], sources: tuple[View[Any], ...], zip: Zip = "strict") -> None:
-        super().__init__(sources, zip)
-        self._f = f
-
     def _get(self, i: int) -> Any:
-        return self._map([i])[0]
+        return self._getmany([i])[0]
+
+    def _apply(self, i: int, row: Sequence[Any]) -> Any:
+        return self._checked([i], self._called([i], [[x] for x in row]))[0]
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
-        return self._map(indices) if len(indices) else []
+        if not len(indices):
+            return []
+        return self._checked(indices, self._called(indices, self._columns(indices)))
 
-    def _map(self, indices: Indices) -> Sequence[Any]:
-        return self._checked(indices, self._apply(indices, self._columns(indices)))
-
-    def _apply(self, indices: Indices, columns: list[Sequence[Any]]) -> Any:
+    def _called(self, indices: Indices, columns: list[Sequence[Any]]) -> Any:
         try:
             return self._f(*columns)
         except Exception as error:
@@ -318,43 +316,31 @@ class BatchedSmap(SideBySide):
         many = f"mapping {len(indices)} items at once" if len(indices) > 1 else ""
         fail(self, as_list(indices)[0], error, many)
 
-    def _one(self, i: int, row: list[Any]) -> Any:
-        return self._checked([i], self._apply([i], [[x] for x in row]))[0]
-
     def _iter(self, plan: Plan) -> Iterator[Any]:
         """Map blocks of items. If the function fails for a block, map its items one by one."""
         if self._n is UNKNOWN:
-            return self._rows(plan, self._one)
-        cursor, size, single = Cursor(plan), 32, 0
+            return super()._iter(plan)
+        cursor, size = Cursor(plan), 32
         items: Iterator[Any] = iter(())
         ahead = [source._iter(plan) for source in self._sources] if self._reads_ahead else None
 
         def read(i: int) -> Any:
-            nonlocal size, items, single
+            nonlocal size, items
             for item in items:
                 return item
-            if single:
-                single -= 1
-                return self._get(i)
             block, size = cursor.take(size), self.BLOCK
-            single = len(block) - 1  # unless the function succeeds
+            items = map(self._get, as_list(block)[1:])  # unless the function succeeds
             try:
-                results = self._apply(block, self._columns(block) if ahead is None else _drawn(block, ahead))
+                results = self._called(block, self._columns(block) if ahead is None else _drawn(block, ahead))
             except Exception:
                 return self._get(i)
-            items, single = iter(self._checked(block, results)), 0
+            items = iter(self._checked(block, results))
             return next(items)
 
         return surviving(self, plan, read)
 
-    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return BatchedSmap(self._f, sources, self._zip)
-
-    def _functions(self) -> tuple[Callable[..., Any], ...]:
-        return (self._f,)
-
     def _arguments(self, sources: list[str]) -> list[str]:
-        return [name_of(self._f), *sources, "batched=True"]
+        return [*super()._arguments(sources), "batched=True"]
 
 
 BatchedSmap._name = "smap"

@@ -252,6 +252,7 @@ def test_a_batched_function_works_over_sources_without_a_length() -> None:
 
 def test_views_show_whether_they_map_one_item_or_many() -> None:
     assert repr(sk.smap(abs, [1], batched=True)) == "smap(abs, <list of 1>, batched=True)"
+    assert sk.smap(lambda x: x / 2, np.arange(4), batched=True)[3] == 1.5  # an array of one item
 
 
 def test_a_function_that_exits_in_a_worker_does_not_shift_the_indices_in_later_errors() -> None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...core.error_path import locate
-from ...core.iteration import Progress, restarting
+from ...core.errors import EndOfSequence
+from ...core.indices import Endless
+from ...core.iteration import surviving
 from ...core.lengths import Unsized, is_measured
 from ...core.once import Deferred
-from ...core.tracebacks import hide_frames
 from ...core.view import T_co, View
 from .passes import Passes
 
@@ -23,10 +22,7 @@ END = object()
 
 
 class Scan:
-    """A scan of the source of a view, which yields the items of the view. See `restarting`.
-
-    A scan that reaches the end without an error offers its result to the view. The first result counts. A
-    second scan that runs at the same time yields what it finds itself.
+    """A scan of the source of a view, which finds the items of the view.
 
     Parameters
     ----------
@@ -38,35 +34,21 @@ class Scan:
     def __init__(self, view: Any, ready: deque[Any] | None = None) -> None:
         self.view = view
         self.ready = ready
-        self.yielded = 0  # items of the view, those that failed included
-        self.is_complete = True  # False after an error: the result would lack an item
+        self.is_complete = ready is None  # False after an error: the result would lack an item
 
-    def __call__(self, progress: Progress) -> Iterator[Any]:
-        try:
-            while (item := self.step()) is not END:
-                self.yielded += 1
-                yield item
-        except Exception as error:
-            locate(error, self.view, self.yielded)
-            self.yielded += 1
-            raise
-        except BaseException:
-            progress.interrupted = True
-            raise
-        if self.is_complete and self.ready is None and not self.view._is_unsized:
-            self.view._found.offer(self.result())
-        progress.done = True
-
-    def step(self) -> Any:
-        """Return the next item of the view, or `END`. After an error, continue behind what failed."""
+    def step(self, i: int) -> Any:
+        """Return item `i` of the view, which is the next one, or `END`. After an error, continue after it."""
         raise NotImplementedError
 
     def result(self) -> Any:
         """Return the result of the scan, for `Scanned._found`."""
         raise NotImplementedError
 
-    def close(self) -> None:
-        """Release what the scan has opened."""
+    def end(self) -> object:
+        """Offer the result to the view, if no error occurred, and return `END`. The first result counts."""
+        if self.is_complete and not self.view._is_unsized:
+            self.view._found.offer(self.result())
+        return END
 
 
 class Iteration:
@@ -80,25 +62,27 @@ class Iteration:
         self.view = view
         self.ready: deque[Any] | None = None
         self._thread = threading.get_ident()
-        self._items: Iterator[Any] | None = None
+        self._step: Callable[[int], Any] | None = None
 
     def waits(self) -> bool:
         """Has it not begun? An iteration of another thread may begin at any time."""
-        return self._items is None and self._thread == threading.get_ident()
+        return self._step is None and self._thread == threading.get_ident()
 
-    def __call__(self, progress: Progress) -> Iterator[Any]:
-        view = self.view
-        if self._items is None:
-            if self.ready is None and view._found.known:
-                self._items = view._iter(range(len(view)))
-            else:
-                self._items = restarting(view._begin(self.ready))
-        try:
-            yield from self._items
-        except Exception as error:
-            hide_frames(error)
-            raise
-        progress.done = True
+    def read(self, i: int) -> Any:
+        """Return item `i`, which is the next one."""
+        if self._step is None:
+            self._step = self._begin()
+        item = self._step(i)
+        if item is END:
+            raise EndOfSequence(f"the sequence ends before index {i}")
+        return item
+
+    def _begin(self) -> Callable[[int], Any]:
+        if self.ready is None and self.view._found.known:
+            items = self.view._iter(range(len(self.view)))
+            return lambda i: next(items, END)
+        scan: Scan = self.view._begin(self.ready)
+        return scan.step
 
 
 class Scanned(View[T_co]):
@@ -135,11 +119,7 @@ class Scanned(View[T_co]):
 
     def _scan(self, ready: deque[Any] | None) -> Any:
         """Scan the source and return the result. Add to `ready`, if given, what an iteration needs."""
-        with closing(self._begin()) as scan:
-            while (item := scan.step()) is not END:
-                if ready is not None:
-                    ready.append(item)
-            return scan.result()
+        raise NotImplementedError
 
     def _forget(self) -> None:
         """Forget what scans have found."""
@@ -175,7 +155,7 @@ class Scanned(View[T_co]):
             return self._iter(range(len(self)))
         iteration = Iteration(self)
         self._last = weakref.ref(iteration)
-        return restarting(iteration)
+        return surviving(self, Endless(), iteration.read)
 
     def _head(self, n: int) -> View[T_co]:
         if self._found.known:
