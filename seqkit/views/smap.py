@@ -290,14 +290,15 @@ class BatchedSmap(ZippedSmap):
     BLOCK = 256  # most items that iteration maps at once
 
     def _get(self, i: int) -> Any:
-        return self._getmany([i])[0]
+        return self._map([i])[0]
 
     def _apply(self, i: int, row: Sequence[Any]) -> Any:
         return self._checked([i], self._called([i], [[x] for x in row]))[0]
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
-        if not len(indices):
-            return []
+        return self._map(indices) if len(indices) else []
+
+    def _map(self, indices: Indices) -> Sequence[Any]:
         return self._checked(indices, self._called(indices, self._columns(indices)))
 
     def _called(self, indices: Indices, columns: list[Sequence[Any]]) -> Any:
