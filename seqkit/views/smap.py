@@ -321,21 +321,24 @@ class BatchedSmap(ZippedSmap):
         """Map blocks of items. If the function fails for a block, map its items one by one."""
         if self._n is UNKNOWN:
             return super()._iter(plan)
-        cursor, size = Cursor(plan), 32
+        cursor, size, single = Cursor(plan), 32, 0
         items: Iterator[Any] = iter(())
         ahead = [source._iter(plan) for source in self._sources] if self._reads_ahead else None
 
         def read(i: int) -> Any:
-            nonlocal size, items
+            nonlocal size, items, single
             for item in items:
                 return item
+            if single:
+                single -= 1
+                return self._get(i)
             block, size = cursor.take(size), self.BLOCK
-            items = map(self._get, as_list(block)[1:])  # unless the function succeeds
+            single = len(block) - 1  # unless the function succeeds
             try:
                 results = self._called(block, self._columns(block) if ahead is None else _drawn(block, ahead))
             except Exception:
                 return self._get(i)
-            items = iter(self._checked(block, results))
+            items, single = iter(self._checked(block, results)), 0
             return next(items)
 
         return surviving(self, plan, read)
