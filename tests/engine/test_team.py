@@ -6,6 +6,7 @@ import ctypes
 import errno
 import gc
 import importlib.util
+import math
 import os
 import signal
 import sys
@@ -485,15 +486,18 @@ def test_a_forked_worker_that_does_not_begin_is_replaced_by_one_of_a_template(
 
 
 def test_a_start_hook_may_take_as_long_as_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(team, "BEGIN_S", 0.5)
+    monkeypatch.setattr(team, "BEGIN_S", 600)
     go = os.pipe()
-    timer = threading.Timer(1.5, os.write, (go[1], b"!"))
     with idle_threads(), sk.prefetch(range(4), 1, "process", start_hook=lambda _: os.read(go[0], 1)) as node:
-        node.start()
-        timer.start()
+        backend: Any = node.start().engine._scheduler.backend  # type: ignore[union-attr]
+        (handle,) = backend._team.handles.values()
+        assert until(lambda: not backend.receive(0.01) and handle.state == "ready")
+        assert handle.begins_by < math.inf
+        handle.begins_by = 0.0  # as if the hook had taken longer
+        assert backend.receive(0.01) == []
+        os.write(go[1], b"!")
         assert list(node) == [0, 1, 2, 3]
         assert node.statistics().restarts == 0
-    timer.join()
     for fd in go:
         os.close(fd)
 
