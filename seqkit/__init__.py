@@ -82,7 +82,7 @@ _READERS = {
     ("pyarrow", "RecordBatch"): "arrow:ArrowRows",
     ("pyarrow", "ChunkedArray"): "arrow:ArrowColumn",
     ("pyarrow", "Array"): "arrow:ArrowColumn",
-    ("datasets", "Dataset"): "huggingface:as_rows",
+    ("datasets", "Dataset"): "huggingface:HuggingFaceRows",
     ("datasets", "Column"): "huggingface:HuggingFaceColumn",
     ("h5py", "Dataset"): "hdf5:Hdf5Rows",
     ("zarr", "Array"): "zarr:ZarrRows",
@@ -90,6 +90,7 @@ _READERS = {
 # Functions of higher rooms that lower rooms call.
 _PURPOSES = {
     "trace of an error": "observe.trace:of_error",
+    "view of a table": "sources.columns:TableView",
     "table of facts": "observe.html:facts",
     "structure of a value": "observe.summary:structure_of",
     "settings of a node": "observe.choose:settle",

@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain, count, pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,11 @@ def second(_: Any, x: Any) -> Any:
 
 def first_numbers(_: str, n: int) -> list[int]:
     return [*range(n)]
+
+
+def half_of(path: str, n: int) -> list[int]:
+    """Return the first or the last numbers below `n`, according to which of two files is opened."""
+    return [*range(n // 2)] if path.endswith("test_collate.py") else [*range(n // 2, n)]
 
 
 def only_even(x: int) -> int:
@@ -893,6 +899,11 @@ KEPT = [
     Case(
         "read",
         lambda s: sk.read("-", len(s), open_fn=first_numbers),
+        lambda x: list(range(len(x))),
+    ),
+    Case(
+        "read of two files",
+        lambda s: sk.read(Path(__file__).parent / "views" / "test_co*.py", len(s), open_fn=half_of),
         lambda x: list(range(len(x))),
     ),
     Case(

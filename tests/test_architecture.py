@@ -93,6 +93,7 @@ CORE: dict[str, set[str]] = {
         "adapters",
         "casting",
         "chaining",
+        "lazy",
         "epoch",
         "errors",
         "indices",
@@ -143,14 +144,14 @@ PASSIVE = {"Lock", "RLock", "local", "get_ident"}  # what others may use of thre
 # What each room may weigh: its code lines, without docstrings, comments and blank lines. A room that needs
 # more gives its reason in a decision, or cuts elsewhere. Lines that move take their budget along.
 BUDGETS = {
-    "__init__": 101,
+    "__init__": 102,
     "collation": 743,
-    "core": 2280,
+    "core": 2287,
     "engine": 5891,
     "loader": 1961,
     "observe": 2628,
     "samplers": 1279,
-    "sources": 2137,
+    "sources": 1869,
     "stores": 1643,
     "streams": 1804,
     "testing": 821,

@@ -45,6 +45,7 @@ class TableReader:
     """The base of classes that read a table by position."""
 
     _data: Any  # the object that is read
+    names: Any = None  # of its columns, if it has any
 
 
 def recognise(source: Any, who: str) -> Any:

@@ -19,6 +19,7 @@ from .chaining import Chainable
 from .epoch import DRAWS, EpochPair
 from .errors import EndOfSequence, brief, fail, fail_at_once
 from .indices import Indices, Plan, as_array, as_list, as_slice, each
+from .lazy import load
 from .lengths import UNKNOWN, Unsized
 from .set_epoch import listeners, tell
 from .view import Indexable, T, T_co, View
@@ -110,7 +111,9 @@ def as_view(source: Indexable[T], who: str) -> View[T]:
         if isinstance(found, FunctionType | MethodType):
             hint = f" {found.__name__}. Call it, or pass a generator function to uniter."
         raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {type(found).__name__}{hint}")
-    return Source(found)
+    has_columns = isinstance(found, TableReader) and found.names is not None
+    view: Source[T] = load("view of a table")(found) if has_columns else Source(found)
+    return view
 
 
 def _is_a_number(source: Any) -> bool:

@@ -132,6 +132,14 @@ def in_process_worker() -> bool:
     return _in_process_worker
 
 
+class Opened:
+    """The base of views that open files or connections in this process. Closing a loader closes them."""
+
+    def close(self) -> None:
+        """Close the files or connections of this process. The next read opens them again."""
+        raise NotImplementedError
+
+
 _left_open: weakref.WeakSet[Closable] = weakref.WeakSet()  # in a process worker
 
 

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import re
 import stat
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from functools import partial
 from os import PathLike
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, NoReturn
 
 from ..core.arguments import as_bool
 from ..core.progress import Progress, Report, check_progress, reporting
-from ..core.source import as_view
 from ..core.view import View
-from ..views.smap import smap
 from .files import existing, name_file
-from .handles import Handles
-from .per_process import WithHandle
+from .per_process import PerProcess
 
 __all__ = ["tar_members", "zip_members"]
 
 Member = tuple[str, bytes]
 
 ENCRYPTED = 1  # a bit in the flags of a member of a zip archive
-APPLE = re.compile(r"(^|/)\._[^/]*$").search  # such as ._a.jpg beside a.jpg
-COMPRESSION = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 
 
 def zip_members(path: str | PathLike[str], pattern: str = "*", *, per_thread: bool = False) -> View[Member]:
@@ -45,8 +39,7 @@ def zip_members(path: str | PathLike[str], pattern: str = "*", *, per_thread: bo
     Returns
     -------
     View
-        In the order of the archive. A name that occurs twice is in the view twice. Folders are left out, and
-        so are the files that macOS adds, such as ``._a.jpg`` beside ``a.jpg``.
+        In the order of the archive. A name that occurs twice is in the view twice. Folders are left out.
 
     Raises
     ------
@@ -66,41 +59,35 @@ def zip_members(path: str | PathLike[str], pattern: str = "*", *, per_thread: bo
     >>> texts[1], list(sk.starmap(lambda name, data: data.decode(), texts))
     (('b.txt', b'bbb'), ['aaa', 'bbb'])
     """
-    archive_path = existing(path, "zip_members")
+    name = existing(path, "zip_members")
     _check_pattern(pattern, "zip_members")
-    try:
-        members = _zip_directory(archive_path, pattern)
-    except zipfile.BadZipFile as error:
-        name_file(error, archive_path)
-        raise
-    _check_found(members, pattern, archive_path, "zip_members")
     per_thread = as_bool(per_thread, "zip_members: per_thread")
-    handles = Handles(partial(zipfile.ZipFile, archive_path), per_thread, bounded=True)
-    return smap(WithHandle(handles, _read_zip, archive_path), as_view(members, "zip_members"))
+    try:
+        members = _zip_directory(name, pattern)
+    except zipfile.BadZipFile as error:
+        name_file(error, name)
+        raise
+    _check_found(members, pattern, name, "zip_members")
+    return PerProcess(partial(ZipRows, name, members), "zip_members", name, per_thread)
 
 
-def _zip_directory(path: str, pattern: str) -> list[tuple[str, int]]:
-    """Return the name of each file, and its number in the archive."""
+def _zip_directory(path: str, pattern: str) -> list[int]:
+    """Return the number of each file in the archive."""
     with zipfile.ZipFile(path) as archive:
         infos = archive.infolist()
-    members = []
+    numbers = []
     for number, info in enumerate(infos):
-        if info.is_dir() or not _matches(info.filename, pattern):
+        if info.is_dir() or not fnmatch(info.filename, pattern):
             continue
         if info.flag_bits & ENCRYPTED:
             raise ValueError(
                 f"zip_members: {info.filename!r} in {path} needs a password. Use per_process with a function"
                 " that opens the archive and calls setpassword."
             )
-        if info.compress_type not in COMPRESSION:
-            raise ValueError(
-                f"zip_members: {info.filename!r} in {path} is compressed by method {info.compress_type}, that"
-                " Python cannot read. Unpack the archive, and make it again."
-            )
         if stat.S_ISLNK(info.external_attr >> 16):
             _refuse_link(info.filename, path, "zip_members")
-        members.append((info.filename, number))
-    return members
+        numbers.append(number)
+    return numbers
 
 
 def _refuse_link(name: str, path: str, who: str) -> NoReturn:
@@ -110,9 +97,22 @@ def _refuse_link(name: str, path: str, who: str) -> NoReturn:
     )
 
 
-def _read_zip(archive: zipfile.ZipFile, member: tuple[str, int]) -> Member:
-    name, number = member
-    return name, archive.read(archive.filelist[number])  # by its place, because a name may occur twice
+class ZipRows:
+    """The members of an opened zip archive, by their numbers, because a name may occur twice."""
+
+    def __init__(self, path: str, numbers: Sequence[int]) -> None:
+        self._numbers = numbers
+        self._archive = zipfile.ZipFile(path)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __getitem__(self, i: int) -> Member:
+        info = self._archive.filelist[self._numbers[i]]
+        return info.filename, self._archive.read(info)
+
+    def close(self) -> None:
+        self._archive.close()
 
 
 def tar_members(
@@ -133,8 +133,7 @@ def tar_members(
     -------
     View
         In the order of the archive. A name that occurs twice is in the view twice. A hard link has the bytes
-        of its file. Folders and devices are left out, and so are the files that macOS adds, such as
-        ``._a.jpg`` beside ``a.jpg``.
+        of its file. Folders and devices are left out.
 
     Raises
     ------
@@ -161,17 +160,16 @@ def tar_members(
     ('b.txt', b'bbb')
     """
     check_progress(progress, "tar_members: progress")
-    archive_path = existing(path, "tar_members")
+    name = existing(path, "tar_members")
     _check_pattern(pattern, "tar_members")
     try:
         with reporting(progress, "tar_members") as report:
-            members = list(_tar_directory(archive_path, pattern, report))
+            members = list(_tar_directory(name, pattern, report))
     except tarfile.ReadError as error:
-        name_file(error, archive_path)
+        name_file(error, name)
         raise
-    _check_found(members, pattern, archive_path, "tar_members")
-    handles = Handles(partial(_open_tar, archive_path), bounded=True)
-    return smap(WithHandle(handles, _read_tar, archive_path), as_view(members, "tar_members"))
+    _check_found(members, pattern, name, "tar_members")
+    return PerProcess(partial(TarRows, name, members), "tar_members", name)
 
 
 def _tar_directory(path: str, pattern: str, report: Report) -> Iterator[tuple[str, int, int]]:
@@ -183,7 +181,7 @@ def _tar_directory(path: str, pattern: str, report: Report) -> Iterator[tuple[st
             places[info.name] = info.offset_data, info.size
         elif info.islnk() and info.linkname in places:  # a second name of a file before it
             places[info.name] = places[info.linkname]
-        if not _matches(info.name, pattern):
+        if not fnmatch(info.name, pattern):
             continue
         if info.issym() or (info.islnk() and info.linkname not in places):
             _refuse_link(info.name, path, "tar_members")
@@ -197,65 +195,48 @@ def _tar_directory(path: str, pattern: str, report: Report) -> Iterator[tuple[st
 
 
 def _scan(path: str) -> Iterator[tarfile.TarInfo]:
-    """Yield the members of a tar archive, and of archives that were appended to it with all their blocks."""
-    start: int | None = 0
+    """Yield the members of a tar archive."""
     with open(path, "rb") as file:
-        while start is not None:
-            file.seek(start)
-            found = 0
-            try:
-                with tarfile.open(fileobj=file, mode="r:") as archive:
-                    while (info := archive.next()) is not None:
-                        found += 1
-                        yield info
-                        archive.members = []  # type: ignore[attr-defined]  # or it keeps all of them
-            except tarfile.ReadError as error:
-                if start or found:
-                    raise tarfile.ReadError(
-                        f"tar_members: {path} is damaged or was cut short ({error}). Make it again."
-                    ) from error
-                raise tarfile.ReadError(
-                    f"tar_members: {path} is no tar archive, or it is compressed ({error}). A compressed"
-                    " archive has no random access: unpack it, or make a zip archive."
-                ) from error
-            end = start if start and not found else archive.offset
-            # tarfile takes a damaged header for the end of the archive.
-            start = _next_block(file, end)
-            if start == end:
-                raise tarfile.ReadError(f"tar_members: {path} is damaged at byte {end}. Make it again.")
+        try:
+            with tarfile.open(fileobj=file, mode="r:") as archive:
+                while (info := archive.next()) is not None:
+                    yield info
+                    archive.members = []  # type: ignore[attr-defined]  # or it keeps all of them
+            file.seek(archive.offset)
+            if file.read(tarfile.BLOCKSIZE).strip(b"\0"):  # which tarfile takes for the end of the archive
+                raise tarfile.ReadError(f"it is damaged at byte {archive.offset}")
+        except tarfile.ReadError as error:
+            raise tarfile.ReadError(
+                f"tar_members: {path} cannot be read: {error}. A compressed archive has no random access:"
+                " unpack it, or make a zip archive."
+            ) from error
 
 
-def _next_block(file: BinaryIO, start: int) -> int | None:
-    """Return where the first block with data begins after a position; None if there is none."""
-    file.seek(start)
-    while data := file.read(1 << 20):
-        if (zeros := len(data) - len(data.lstrip(b"\0"))) < len(data):
-            return start + zeros // tarfile.BLOCKSIZE * tarfile.BLOCKSIZE
-        start += len(data)
-    return None
+class TarRows:
+    """The members of an opened tar archive: the name, the first byte and the size of each."""
 
+    def __init__(self, path: str, members: Sequence[tuple[str, int, int]]) -> None:
+        self._members = members
+        self._file = open(path, "rb")  # noqa: SIM115
 
-def _open_tar(path: str) -> BinaryIO:
-    return open(path, "rb")
+    def __len__(self) -> int:
+        return len(self._members)
 
+    def __getitem__(self, i: int) -> Member:
+        name, start, size = self._members[i]
+        self._file.seek(start)
+        data = self._file.read(size)
+        if len(data) != size:
+            raise EOFError(f"{name} has {size} bytes, but the archive ends after {len(data)} of them")
+        return name, data
 
-def _read_tar(file: BinaryIO, member: tuple[str, int, int]) -> Member:
-    name, start, size = member
-    file.seek(start)
-    data = file.read(size)
-    if len(data) != size:
-        raise EOFError(f"{name} has {size} bytes, but the archive ends after {len(data)} of them")
-    return name, data
+    def close(self) -> None:
+        self._file.close()
 
 
 def _check_pattern(pattern: Any, who: str) -> None:
     if not isinstance(pattern, str):
         raise TypeError(f"{who}: pattern must be a str such as '*.jpg', got {pattern!r}")
-
-
-def _matches(name: str, pattern: str) -> bool:
-    """Does a name match, and is it not the attributes of another file, as macOS adds them to archives?"""
-    return fnmatch(name, pattern) and (not APPLE(name) or bool(APPLE(pattern)))
 
 
 def _check_found(members: list[Any], pattern: str, path: str, who: str) -> None:

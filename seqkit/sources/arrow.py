@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from os import PathLike
 from typing import Any
@@ -10,18 +10,23 @@ from typing import Any
 import numpy as np
 
 from ..core.adapters import TableReader
+from ..core.indices import Indices, as_array
+from ..core.lazy import need
 from ..core.view import View
 from ..engine.arrow import compact
 from .columns import as_rows, check_names
 from .files import existing
-from .number_lists import number_list
 from .per_process import PerProcess
 
-__all__ = ["ArrowColumn", "ArrowRows", "arrow", "dtype_of_lists", "in_microseconds"]
+__all__ = ["ArrowColumn", "ArrowRows", "arrow", "kinds_of"]
+
+Read = Callable[[Any], list[Any]]
 
 
 class ArrowColumn(TableReader):
     """The values of an Array or ChunkedArray by position, as Python objects."""
+
+    takes_arrays = True
 
     def __init__(self, array: Any) -> None:
         self._data = array
@@ -31,11 +36,11 @@ class ArrowColumn(TableReader):
         return len(self._data)
 
     def __getitem__(self, i: int) -> Any:
-        return _value(self._data, i, self._read)
+        return self._read(self._data.slice(range(len(self))[i], 1))[0]
 
-    def __getitems__(self, indices: list[int]) -> list[Any]:
+    def __getitems__(self, indices: Indices) -> list[Any]:
         try:
-            return _values(self._data.take(np.asarray(indices, np.int64)), self._read)
+            return self._read(self._data.take(as_array(indices)))
         except NotImplementedError:  # pyarrow cannot take from some types
             return [self[int(i)] for i in indices]
 
@@ -49,13 +54,12 @@ class ArrowRows(TableReader):
     takes_arrays = True  # of indices: pyarrow takes three times as long to convert a list
 
     def __init__(self, table: Any) -> None:
-        names = table.schema.names
-        check_names(names, "a Table")
+        self.names = tuple(table.schema.names)
+        check_names(self.names, "a Table")
         batches: list[Any] = table.to_batches() if hasattr(table, "to_batches") else []
         self._data = batches[0] if len(batches) == 1 else table  # a RecordBatch has the same methods, faster
-        self._names = names
-        reads = [_reader(field.type) for field in table.schema]
-        self._columns = list(zip(names, self._data.columns, reads, strict=True))
+        self._reads = [_reader(field.type) for field in table.schema]
+        self._columns = list(zip(self.names, self._data.columns, self._reads, strict=True))
 
     def __len__(self) -> int:
         return self._data.num_rows  # type: ignore[no-any-return]
@@ -65,102 +69,97 @@ class ArrowRows(TableReader):
         return self._data.nbytes  # type: ignore[no-any-return]
 
     def __getitem__(self, i: int) -> Any:
-        values = [_value(column, i, read, name) for name, column, read in self._columns]
-        return dict(zip(self._names, values, strict=True))
+        i = range(len(self))[i]
+        values = [_cell(name, column, i, read) for name, column, read in self._columns]
+        return dict(zip(self.names, values, strict=True))
 
-    def __getitems__(self, indices: list[int]) -> list[Any]:
+    def __getitems__(self, indices: Indices) -> list[Any]:
         try:
-            taken = self._data.take(np.asarray(indices, np.int64))
+            taken = self._data.take(as_array(indices))
         except NotImplementedError:  # pyarrow cannot take from some types
             return [self[int(i)] for i in indices]
-        pairs = zip(taken.columns, self._columns, strict=True)
-        columns = [_values(column, read, name) for column, (name, _, read) in pairs]
-        return as_rows(self._names, columns, len(indices))
+        columns = [
+            _cells(name, column, read)
+            for name, column, read in zip(self.names, taken.columns, self._reads, strict=True)
+        ]
+        return as_rows(self.names, columns, len(indices))
+
+    def select(self, names: Sequence[str]) -> ArrowRows:
+        return ArrowRows(self._data.select(names))
 
     def __reduce__(self) -> Any:
         return ArrowRows, (compact(self._data),)
 
 
-Read = Callable[[Any], list[Any]]
-
-
-def _value(column: Any, i: int, read: Read | None, name: str | None = None) -> Any:
-    if read is not None:
-        return _values(column.slice(range(len(column))[i], 1), read, name)[0]
+def _cell(name: str, column: Any, i: int, read: Read) -> Any:
     try:
-        return column[i].as_py()
+        return column[i].as_py() if read is _plain else read(column.slice(i, 1))[0]
     except Exception as error:
-        _name_column(error, name)
-        raise
-
-
-def _values(column: Any, read: Read | None, name: str | None = None) -> list[Any]:
-    try:
-        if read is None:
-            return column.to_pylist()  # type: ignore[no-any-return]
-        return read(column.combine_chunks() if hasattr(column, "combine_chunks") else column)
-    except Exception as error:
-        _name_column(error, name)
-        raise
-
-
-def _name_column(error: Exception, name: str | None) -> None:
-    """Add the name of a column to an error: Python has no value for one of its cells."""
-    if name is not None:
         error.add_note(f"column: {name}")
+        raise
 
 
-def _reader(kind: Any) -> Read | None:
-    """Return the function that reads values of a type, or None if pyarrow reads them."""
+def _cells(name: str, column: Any, read: Read) -> list[Any]:
+    try:
+        return read(column)
+    except Exception as error:
+        error.add_note(f"column: {name}")
+        raise
+
+
+def _reader(kind: Any) -> Read:
+    """Return the function that makes a list of a column."""
     import pyarrow as pa
+    from pyarrow import types
 
     if isinstance(kind, pa.FixedShapeTensorType):
         return _tensors
-    if (coarse := in_microseconds(kind)) != kind:
-        return partial(_times, coarse)
-    dtype = dtype_of_lists(kind)
-    return None if dtype is None else partial(_number_lists, dtype)
+    if kind == pa.time64("ns"):
+        return _times
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        inner = kind.value_type
+        if types.is_integer(inner) or types.is_floating(inner) or types.is_boolean(inner):
+            return _vectors
+    return _plain
 
 
-def dtype_of_lists(kind: Any) -> Any:
-    """Return the dtype of the numbers in nested lists, or None if a type is no list of numbers."""
-    from pyarrow import types
-
-    inner = kind
-    while types.is_list(inner) or types.is_large_list(inner) or types.is_fixed_size_list(inner):
-        inner = inner.value_type
-    is_number = types.is_integer(inner) or types.is_floating(inner) or types.is_boolean(inner)
-    return np.dtype(inner.to_pandas_dtype()) if is_number and inner is not kind else None
+def kinds_of(schema: Any) -> dict[str, str]:
+    """Return a word for the type of each column, the same for types with the same objects of Python."""
+    return {field.name: _kind(field.type) for field in schema}
 
 
-def in_microseconds(kind: Any) -> Any:
-    """Return a type with its times of day in microseconds, the finest unit of `datetime.time`."""
-    import pyarrow as pa
+def _kind(kind: Any) -> str:
+    import pyarrow.types as types
 
-    def inner(field: Any) -> Any:
-        return field.with_type(in_microseconds(field.type))
-
-    if pa.types.is_struct(kind):
-        return pa.struct([inner(kind.field(k)) for k in range(kind.num_fields)])
-    if pa.types.is_map(kind):
-        item = in_microseconds(kind.item_type)
-        return kind if item == kind.item_type else pa.map_(kind.key_type, item)
-    if pa.types.is_fixed_size_list(kind):
-        return pa.list_(inner(kind.value_field), kind.list_size)
-    if pa.types.is_list(kind):
-        return pa.list_(inner(kind.value_field))
-    if pa.types.is_large_list(kind):
-        return pa.large_list(inner(kind.value_field))
-    return pa.time64("us") if kind == pa.time64("ns") else kind
+    if types.is_dictionary(kind):
+        return _kind(kind.value_type)
+    if types.is_null(kind):
+        return ""
+    if types.is_integer(kind):
+        return "int"
+    if types.is_floating(kind):
+        return "float"
+    return str(kind).removeprefix("large_")
 
 
-def _number_lists(dtype: Any, column: Any) -> list[Any]:
-    return [number_list(value, dtype) for value in column.to_pylist()]
+def _plain(column: Any) -> list[Any]:
+    return column.to_pylist()  # type: ignore[no-any-return]
 
 
-def _times(kind: Any, column: Any) -> list[Any]:
-    """Return values with times of day. Raise ArrowInvalid if one has nanoseconds, which pyarrow drops."""
-    return column.cast(kind).to_pylist()  # type: ignore[no-any-return]
+def _times(column: Any) -> list[Any]:
+    """Return times of day. Raise ArrowInvalid if one has nanoseconds, which pyarrow would drop."""
+    return column.cast("time64[us]").to_pylist()  # type: ignore[no-any-return]
+
+
+def _vectors(column: Any) -> list[Any]:
+    """Return an array for each list of numbers, with the dtype of the column."""
+    return [None if cell.values is None else _vector(cell.values) for cell in column]
+
+
+def _vector(numbers: Any) -> Any:
+    if numbers.null_count:
+        return numbers.to_pylist()
+    return np.array(numbers.to_numpy(zero_copy_only=False))
 
 
 def _tensors(column: Any) -> list[Any]:
@@ -185,6 +184,8 @@ def arrow(path: str | PathLike[str]) -> View[dict[str, Any]]:
     ------
     FileNotFoundError
         If there is no file.
+    ImportError
+        If pyarrow is not installed.
     pyarrow.ArrowInvalid
         When the file is first opened: if it has another format.
 
@@ -201,8 +202,9 @@ def arrow(path: str | PathLike[str]) -> View[dict[str, Any]]:
     >>> arrow(path)[1]
     {'city': 'Rome', 'people': 28}
     """
+    need("pyarrow", "arrow")
     path = existing(path, "arrow")
-    return PerProcess(partial(_open, path), path=path)
+    return PerProcess(partial(_open, path), "arrow", path)
 
 
 def _open(path: str) -> Any:

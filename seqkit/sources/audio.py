@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.lazy import need
 from ..core.progress import Progress
 from ..core.view import View
 from .files import files, name_file
@@ -46,6 +47,8 @@ def audio(
 
     Raises
     ------
+    ImportError
+        If soundfile is not installed.
     ValueError
         If `dtype` is another one.
     FileNotFoundError
@@ -72,9 +75,9 @@ def audio(
 
 def read_audio(path: str, dtype: str = "float32") -> tuple[Any, int]:
     """Return the samples of a sound file and their rate; see `audio`."""
+    _check_dtype(dtype)
     import soundfile
 
-    _check_dtype(dtype)
     try:
         with soundfile.SoundFile(path) as file:
             is_int = dtype.startswith("int")
@@ -95,19 +98,22 @@ def _as_ints(file: Any, dtype: str) -> Any:
 
 
 def _check_dtype(dtype: Any) -> None:
+    need("soundfile", "audio")
     if dtype not in DTYPES:
         raise ValueError(f"audio: dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
 
 
 def _check_complete(file: Any, n: int) -> None:
-    """Raise EOFError if the file says that it has more samples. soundfile returns those that are there."""
-    if n < file.frames and (file.format != "MP3" or _has_count(file.name)):
-        raise EOFError(f"the file has {file.frames} frames, but ends after {n} of them")
-    for said, there in _SIZES.findall(file.extra_info):
-        if int(there) + 8 < int(said) < STREAMED:
-            raise EOFError(f"the file has {said} bytes of samples, but ends after {there} of them")
-    if (count := _COUNT.search(file.extra_info)) and n < int(count[1]):
-        raise EOFError(f"the file has {count[1]} frames, but ends after {n} of them")
+    """Raise EOFError if the file has fewer samples than it says. soundfile returns those that are there."""
+    is_guess = file.format == "MP3" and not _has_count(file.name)
+    said = max([0 if is_guess else file.frames, *map(int, _COUNT.findall(file.extra_info))])
+    if n < said:
+        raise EOFError(f"the file has {said} frames, but ends after {n} of them")
+    for size, there in _SIZES.findall(file.extra_info):
+        if int(there) + 8 < int(size) < STREAMED:
+            raise EOFError(f"the file has {size} bytes of samples, but ends after {there} of them")
+    if not n and _NO_SIZE.search(file.extra_info):
+        raise EOFError("the file says that it has no samples, and more bytes follow. Was it finished?")
     if file.format == "OGG" and not _has_last_page(file.name):
         raise EOFError(f"the file ends after {n} frames, without the page that marks the end of its stream")
 
@@ -115,6 +121,7 @@ def _check_complete(file: Any, n: int) -> None:
 # In the log of libsndfile. A program that writes to a pipe says that there is as much as possible.
 _SIZES = re.compile(r"^ *(?:data|riff|SSND|Data Size) *: (\d+) \(should be (\d+)\)", re.M)
 _COUNT = re.compile(r"does not match value from 'ds64' chunk of (\d+)")
+_NO_SIZE = re.compile(r"^data : 0\n(\*\*\*|Have 0 marker)", re.M)
 STREAMED = 0x7FFF0000
 MOST_PAGE = 65307  # bytes of a page of Ogg
 LAST_PAGE = 4  # a bit in its flags
@@ -122,12 +129,9 @@ LAST_PAGE = 4  # a bit in its flags
 
 def _has_last_page(path: Any) -> bool:
     """Does an Ogg file end with the whole page that is marked as the last one?"""
-    try:
-        with open(path, "rb") as file:
-            file.seek(max(0, os.path.getsize(path) - MOST_PAGE))
-            end = file.read()
-    except (OSError, TypeError):  # it may be an open file
-        return True
+    with open(path, "rb") as file:
+        file.seek(max(0, os.path.getsize(path) - MOST_PAGE))
+        end = file.read()
     page = end[end.rfind(b"OggS") :]
     n_segments = page[26] if len(page) > 26 else 0
     body = sum(page[27 : 27 + n_segments])
@@ -136,9 +140,6 @@ def _has_last_page(path: Any) -> bool:
 
 def _has_count(path: Any) -> bool:
     """Does an MP3 file say how many frames it has? soundfile guesses the number of others."""
-    try:
-        with open(path, "rb") as file:
-            head = file.read(1 << 16)
-    except (OSError, TypeError):  # it may be an open file
-        return False
+    with open(path, "rb") as file:
+        head = file.read(1 << 16)
     return b"Xing" in head or b"Info" in head

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..core.adapters import TableReader
-from .per_process import read_many
+import numpy as np
 
-__all__ = ["ByPosition", "DictRows", "as_names", "as_rows", "check_names", "choose"]
+from ..core.adapters import TableReader, as_results, reads_many
+from ..core.indices import Indices, as_array, as_list, as_slice
+from ..core.source import Source
+from ..core.view import View
+from ..views.bases.columns import Columns
+
+__all__ = [
+    *(
+        "ByPosition",
+        "DictRows",
+        "TableView",
+        "agreeing",
+        "as_names",
+        "as_rows",
+        "check_names",
+        "choose",
+        "chosen",
+    ),
+    *("listed", "read_many"),
+]
 
 MOST_NAMES = 20  # in a message
 
@@ -20,13 +39,11 @@ def check_names(names: Sequence[Any], what: str, who: str = "view") -> None:
     Traceback (most recent call last):
     ValueError: view: the columns of a DataFrame need different names, got 'x' twice. Rename one of them.
     """
-    seen: set[Any] = set()
-    for name in names:
-        if name in seen:
+    for name, times in Counter(names).items():
+        if times > 1:
             raise ValueError(
                 f"{who}: the columns of {what} need different names, got {name!r} twice. Rename one of them."
             )
-        seen.add(name)
 
 
 def as_names(names: Any, who: str) -> Any:
@@ -73,23 +90,22 @@ def choose(
     Traceback (most recent call last):
     KeyError: "npz: there is no 'y' in a.npz. It has 'x', 'fps'."
     """
-    if name is None:
-        columns = {key: rows for key in known if (rows := column(key)) is not None}
-        if not columns:
-            raise ValueError(
-                f"{who}: {path} has no arrays with rows at its top, but {listed(known)}. Pass a name."
-            )
-        return next(iter(columns.values())) if len(columns) == 1 else DictRows(columns, path)
-    columns = {}
-    for key in [name] if isinstance(name, str) else name:
+    columns: dict[str, Any] = {}
+    for key in known if name is None else [name] if isinstance(name, str) else name:
         try:
             rows = column(key)
         except KeyError:
             raise KeyError(f"{who}: there is no {key!r} in {path}. It has {listed(known)}.") from None
-        if rows is None:
+        if rows is not None:
+            columns[key] = rows
+        elif name is not None:
             raise ValueError(f"{who}: {key!r} in {path} has no rows, because it has no dimensions")
-        columns[key] = rows
-    return columns[name] if isinstance(name, str) else DictRows(columns, path)
+    if not columns:
+        raise ValueError(
+            f"{who}: {path} has no arrays with rows at its top, but {listed(known)}. Pass a name."
+        )
+    is_one = isinstance(name, str) or (name is None and len(columns) == 1)
+    return next(iter(columns.values())) if is_one else DictRows(columns, path)
 
 
 def listed(names: Sequence[str]) -> str:
@@ -126,18 +142,21 @@ class ByPosition(TableReader):
         return type(self), (self._data,)
 
 
-class DictRows:
+class DictRows(TableReader):
     """The rows of several sequences of one length, each a dict.
 
     >>> DictRows({"x": [1, 2], "y": "ab"}, "letters.npz")[1]
     {'x': 2, 'y': 'b'}
     """
 
+    takes_arrays = True
+
     def __init__(self, columns: Mapping[str, Any], where: str) -> None:
         lengths = {name: len(column) for name, column in columns.items()}
         if len({*lengths.values()}) > 1:
             raise ValueError(f"the columns of {where} differ in length: {lengths}. Choose one by its name.")
-        self._columns = dict(columns)
+        self._columns, self._where = dict(columns), where
+        self.names = tuple(columns)
         self._n = next(iter(lengths.values()))
         sizes = [getattr(column, "group_sizes", None) for column in columns.values()]
         self.group_sizes = max((size for size in sizes if size), default=None)
@@ -148,11 +167,116 @@ class DictRows:
     def __getitem__(self, i: int) -> dict[str, Any]:
         return {name: column[i] for name, column in self._columns.items()}
 
-    def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
+    def __getitems__(self, indices: Indices) -> list[dict[str, Any]]:
         read = [_many(column, indices) for column in self._columns.values()]
-        return as_rows(list(self._columns), read, len(indices))
+        return as_rows(self.names, read, len(indices))
+
+    def select(self, names: Sequence[str]) -> DictRows:
+        return DictRows({name: self._columns[name] for name in names}, self._where)
 
 
-def _many(column: Any, indices: list[int]) -> Any:
-    found = read_many(column, indices)
-    return [column[i] for i in indices] if found is None else found
+def read_many(data: Any, indices: Indices) -> Sequence[Any] | None:
+    """Return the items of an opened sequence in one call, or None if it has none for that."""
+    if isinstance(data, np.ndarray):
+        rows: Any = data[as_slice(indices) if isinstance(indices, range) else as_array(indices)]
+        return rows  # type: ignore[no-any-return]
+    if not reads_many(data):
+        return None
+    wanted = indices if getattr(data, "takes_arrays", False) else as_list(indices)
+    return as_results(data.__getitems__(wanted), len(wanted), "__getitems__")
+
+
+def _many(data: Any, indices: Indices) -> Sequence[Any]:
+    found = read_many(data, indices)
+    return [data[i] for i in as_list(indices)] if found is None else found
+
+
+def agreeing(
+    who: str, paths: Sequence[str], files: Sequence[Mapping[str, str]], names: list[str] | None = None
+) -> list[str]:
+    """Return the names of the columns to read. Raise ValueError unless they are of one kind in all files.
+
+    Parameters
+    ----------
+    who : str
+        For messages.
+    paths : sequence of str
+    files : sequence of mapping of str to str
+        The kind of each column of each file; "" if it has no values.
+    names : list of str, optional
+        None (the default): all columns.
+
+    Examples
+    --------
+    >>> agreeing("csv", ["1.csv", "2.csv"], [{"zip": "string"}, {"zip": "int"}])
+    Traceback (most recent call last):
+    ValueError: csv: 'zip' is string in 1.csv and int in 2.csv. Convert one of them, or read the files apart.
+    """
+    first = files[0]
+    wanted = list(first) if names is None else names
+    kinds: dict[str, tuple[str, str]] = {}
+    for path, file in zip(paths, files, strict=True):
+        missing = [name for name in wanted if name not in file]
+        if missing and file is first:
+            raise ValueError(f"{who}: columns must be among {listed(list(file))}, got {missing}")
+        if missing or (names is None and len(file) > len(first)):
+            other = listed(missing or [name for name in file if name not in first])
+            raise ValueError(
+                f"{who}: all files must have the same columns, and only one of {paths[0]} and {path} has"
+                f" {other}. Choose other columns, or read the files apart and use concatenate."
+            )
+        for name in wanted:
+            if file[name] and kinds.setdefault(name, (file[name], path))[0] != file[name]:
+                kind, other = kinds[name]
+                raise ValueError(
+                    f"{who}: {name!r} is {kind} in {other} and {file[name]} in {path}. Convert one of them,"
+                    " or read the files apart."
+                )
+    return wanted
+
+
+# -------------------------------------------------------------------- select
+
+
+def chosen(rows: Any, names: tuple[str, ...]) -> Any:
+    """Return the rows of some columns of a table, or the values of a single one.
+
+    >>> chosen(DictRows({"x": [1, 2], "y": "ab"}, "letters.npz"), ("y",))[1]
+    'b'
+    """
+    if not names or not {*rows.names} >= {*names}:
+        raise ValueError(f"select: names must be some of {list(rows.names)}, got {list(names)}")
+    found = rows.select(list(names))
+    return found if len(names) > 1 else ColumnOf(found, names[0])
+
+
+class ColumnOf(TableReader):
+    """The values of a table that has a single column."""
+
+    takes_arrays = True
+
+    def __init__(self, rows: Any, name: str) -> None:
+        self._data, self._name = rows, name
+        self.group_sizes = getattr(rows, "group_sizes", None)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __getitem__(self, i: int) -> Any:
+        return self._data[i][self._name]
+
+    def __getitems__(self, indices: Indices) -> list[Any]:
+        return [row[self._name] for row in _many(self._data, indices)]
+
+
+class TableView(Source[Any], Columns[Any]):
+    """The view of a table in memory."""
+
+    def _column_names(self) -> tuple[str, ...] | None:
+        return self._data.names  # type: ignore[no-any-return]
+
+    def _select(self, names: tuple[str, ...]) -> View[Any]:
+        return TableView(chosen(self._data, names))
+
+
+TableView._name = Source._name

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from contextlib import nullcontext
 from functools import partial
 from os import PathLike
 from typing import Any
@@ -13,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from ..core.adapters import TableReader
+from ..core.indices import Indices, as_array
+from ..core.lazy import need
 from ..core.view import View
 from .columns import as_names, choose
 from .files import existing
@@ -30,7 +31,8 @@ def hdf5(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> 
     Parameters
     ----------
     path : path-like
-        The file. Each process opens it for reading when it first needs it.
+        The file. Each process opens it for reading when it first needs it. ``close()`` of the view closes it,
+        so that the file can be written again.
     name : str or sequence of str, optional
         One name: items are the rows of this data set. Several: items are dicts from name to row. None (the
         default): all data sets at the top of the file that have rows; a single one as with its name. Data
@@ -45,9 +47,11 @@ def hdf5(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> 
     ------
     FileNotFoundError
         If there is no file.
+    ImportError
+        If h5py is not installed.
     KeyError, ValueError
-        When the file is first opened: if a name does not exist, if lengths differ, or if a link leads
-        nowhere.
+        When the file is first opened: if a name does not exist, if lengths differ, or if a link leads to
+        nothing.
 
     Notes
     -----
@@ -63,8 +67,9 @@ def hdf5(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> 
     >>> len(rows), rows[3]["label"], rows[3]["image"].shape, list(hdf5(path, "label")[::-2])
     (5, np.int64(3), (8, 8), [np.int64(4), np.int64(2), np.int64(0)])
     """
+    need("h5py", "hdf5")
     path = existing(path, "hdf5")
-    return PerProcess(partial(_open, path, as_names(name, "hdf5: name")), path=path)
+    return PerProcess(partial(_open, path, as_names(name, "hdf5: name")), "hdf5", path)
 
 
 def _open(path: str, name: Any) -> Any:
@@ -73,7 +78,7 @@ def _open(path: str, name: Any) -> Any:
     file = h5py.File(path, "r", rdcc_nbytes=CACHE_BYTES)
     known: list[str] = []
     if name is None:
-        known = [key for key in file if isinstance(_item(file, key), h5py.Dataset | None)] or list(file)
+        known = [key for key in file if isinstance(file[key], h5py.Dataset)] or list(file)
     else:
         file.visititems(lambda key, item: known.append(key) if isinstance(item, h5py.Dataset) else None)
     return choose("hdf5", path, name, known, partial(_column, file))
@@ -82,15 +87,7 @@ def _open(path: str, name: Any) -> Any:
 def _column(file: Any, key: str) -> Any:
     import h5py
 
-    dataset = _item(file, key)
-    if dataset is None:
-        try:
-            where = file.id.links.get_val(key.encode())
-        except RuntimeError:
-            raise KeyError(key) from None
-        path, target = where if isinstance(where, tuple) else (b"", where)
-        place = f"{target.decode()!r}" + (f" of {path.decode()}" if path else "")
-        raise ValueError(f"hdf5: {key!r} is a link to {place}, where there is nothing. Choose other names.")
+    dataset = file[key]
     if not isinstance(dataset, h5py.Dataset):
         kind, names = type(dataset).__name__.lower(), list(getattr(dataset, "keys", list)())
         raise ValueError(
@@ -98,53 +95,18 @@ def _column(file: Any, key: str) -> Any:
         )
     if not dataset.shape:  # a scalar, or nothing at all
         return None
-    if _has_references(dataset.dtype):
-        raise ValueError(
-            f"hdf5: {key!r} holds references, which mean nothing outside the file. Choose other names."
-        )
-    _check_sources(dataset)
+    for source in dataset.virtual_sources() if dataset.is_virtual else ():
+        # HDF5 would return fill values.
+        path = os.path.join(os.path.dirname(file.filename), source.file_name)
+        if source.file_name != "." and "%" not in path and not os.path.exists(path):
+            raise FileNotFoundError(f"hdf5: {key} is made of the file {source.file_name}, which is missing")
     return Hdf5Rows(dataset)
-
-
-def _item(file: Any, key: str) -> Any:
-    """Return an object of the file, or None if there is none, perhaps because a link leads nowhere."""
-    try:
-        return file[key]
-    except (KeyError, OSError):
-        return None
-
-
-def _has_references(dtype: Any) -> bool:
-    import h5py
-
-    if dtype.names:
-        return any(_has_references(dtype[name]) for name in dtype.names)
-    if (inner := h5py.check_vlen_dtype(dtype)) is not None or dtype.subdtype is not None:
-        return _has_references(np.dtype(dtype.base if inner is None else inner))
-    return h5py.check_ref_dtype(dtype) is not None
-
-
-def _check_sources(dataset: Any) -> None:
-    """Refuse a virtual data set whose sources are missing: HDF5 would return fill values."""
-    import h5py
-
-    folder = os.path.dirname(dataset.file.filename)
-    for source in {source[1:3] for source in dataset.virtual_sources()} if dataset.is_virtual else ():
-        name, key = source
-        if "%" in name + key:  # a pattern of names
-            continue
-        if name != "." and not os.path.exists(path := os.path.join(folder, name)):
-            raise FileNotFoundError(f"hdf5: {dataset.name} is made of the file {name}, which is missing")
-        with nullcontext(dataset.file) if name == "." else h5py.File(path, "r") as file:
-            if not isinstance(_item(file, key), h5py.Dataset):
-                raise ValueError(
-                    f"hdf5: {dataset.name} is made of {key} in {name}, where there is no data set"
-                )
-            _check_sources(file[key])
 
 
 class Hdf5Rows(TableReader):
     """The rows of an `h5py.Dataset`. A batch is one read for each chunk that it touches."""
+
+    takes_arrays = True
 
     def __init__(self, dataset: Any) -> None:
         self._data = dataset
@@ -158,9 +120,9 @@ class Hdf5Rows(TableReader):
     def __getitem__(self, i: int) -> Any:
         return self._data[i]
 
-    def __getitems__(self, indices: list[int]) -> Any:
+    def __getitems__(self, indices: Indices) -> Any:
         # Not `dataset[indices]`, which takes 0.2 ms per row of a chunked array of several dimensions.
-        wanted = np.asarray(indices, np.int64)
+        wanted = as_array(indices)
         found = np.empty((len(wanted), *self._data.shape[1:]), self._data.dtype)
         reads = wanted // self._rows_per_read
         for read in np.unique(reads).tolist():

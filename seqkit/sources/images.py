@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..core.arguments import int_at_least
+from ..core.lazy import need
 from ..core.progress import Progress
 from ..core.view import View
 from .files import files, name_file
@@ -24,7 +25,7 @@ SUFFIXES = (
 # Modes of Pillow with more than 8 bits, and the modes that hold all of their values.
 DEEP = {"I": ("I",), "F": ("F",), **dict.fromkeys(("I;16", "I;16B", "I;16L", "I;16N"), ("I", "F"))}
 
-OTHER_LIBRARY = "Read it with another library: sources.files(path, read=...)"
+OTHER_LIBRARY = "To read it with another library: sources.files(path, read=...)"
 SAMPLE_FORMAT, SIGNED = 339, 2  # a tag of TIFF, and one of its values
 PHOTOMETRIC, WHITE_IS_ZERO = 262, 0
 
@@ -62,6 +63,8 @@ def images(
 
     Raises
     ------
+    ImportError
+        If Pillow is not installed.
     TypeError, ValueError
         If `mode` or `frame` has a wrong type or value. An item raises ValueError, which names the file, if it
         has several frames, or values that `mode` would clip or that Pillow cannot read.
@@ -90,42 +93,33 @@ def images(
 
 def read_image(path: str, mode: str | None = "RGB", *, frame: Frame = None) -> Any:
     """Return an image file as a writable array; see `images`."""
-    from PIL import Image, UnidentifiedImageError
-
     _check(mode, frame)
+    from PIL import Image
+
     try:
         with Image.open(path) as image:
-            return _frames(image, mode, frame)
+            if frame == "all":
+                return np.stack([_frame(image, k, mode) for k in range(_frames(image))])
+            if frame is None and (n := _frames(image)) > 1:
+                raise ValueError(f"the image has {n} frames. Pass frame=0 for the first one, or frame='all'")
+            return _frame(image, frame or 0, mode)
     except Exception as error:
-        if isinstance(error, UnidentifiedImageError):
-            error.add_note(OTHER_LIBRARY.replace("Read", "read", 1))
+        error.add_note(OTHER_LIBRARY)
         name_file(error, str(path))
         raise
 
 
 def _check(mode: Any, frame: Any) -> None:
+    need("PIL", "images", "pillow")
     if mode is not None and not isinstance(mode, str):
         raise TypeError(f"images: mode must be a mode of Pillow such as 'RGB', or None, got {mode!r}")
     if frame is not None and frame != "all":
         int_at_least(frame, "images: frame", 0, " or 'all'")
 
 
-def _frames(image: Any, mode: str | None, frame: Frame) -> Any:
+def _frames(image: Any) -> int:
     # The further images of an MPO file, which phones write, are no frames.
-    n = getattr(image, "n_frames", 1) if image.format != "MPO" and getattr(image, "is_animated", False) else 1
-    if frame == "all":
-        frames = [_frame(image, k, mode) for k in range(n)]
-        if len(shapes := {array.shape for array in frames}) > 1:
-            raise ValueError(
-                f"the {n} frames have the shapes {sorted(shapes)}. Read one with frame=, or pass mode='RGB'"
-                " if only their channels differ"
-            )
-        return np.stack(frames)
-    if frame is None and n > 1:
-        raise ValueError(f"the image has {n} frames. Pass frame=0 for the first one, or frame='all'")
-    if frame is not None and frame >= n:
-        raise ValueError(f"the image has {n} frames, so there is no frame {frame}")
-    return _frame(image, frame or 0, mode)
+    return 1 if image.format == "MPO" else getattr(image, "n_frames", 1)
 
 
 def _frame(image: Any, k: int, mode: str | None) -> Any:
@@ -150,7 +144,7 @@ def _frame(image: Any, k: int, mode: str | None) -> Any:
     array = np.array(image)
     if rawmode.startswith("I;32") and "S" not in rawmode:  # Pillow takes them for signed ints
         array = array.view(np.uint32)
-    return _native(array)
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def _rawmode(image: Any) -> str:
@@ -162,23 +156,15 @@ def _rawmode(image: Any) -> str:
 
 def _check_values(image: Any, rawmode: str, mode: str | None) -> None:
     """Refuse values that Pillow reads as others."""
+    tags = image.tag_v2 if image.format == "TIFF" else {}
+    wrong = ""
     if mode is None and ";16" in rawmode and not image.mode.startswith("I"):
-        raise ValueError(
-            "Pillow reads the upper 8 of its 16 bits per channel. Pass mode='RGB' if they are enough."
-            f" {OTHER_LIBRARY}"
-        )
-    if image.format != "TIFF":
-        return
-    if mode is None and "X" in rawmode:
-        raise ValueError(
-            f"Pillow leaves out channels of {rawmode!r}. Pass mode='RGB' to do so. {OTHER_LIBRARY}"
-        )
-    if image.mode == "L" and SIGNED in image.tag_v2.get(SAMPLE_FORMAT, ()):
-        raise ValueError(f"Pillow reads its signed 8 bit ints as unsigned ones. {OTHER_LIBRARY}")
-    if image.mode in DEEP and image.tag_v2.get(PHOTOMETRIC) == WHITE_IS_ZERO:
-        raise ValueError(f"0 is white in this image, and Pillow reads it as black. {OTHER_LIBRARY}")
-
-
-def _native(array: Any) -> Any:
-    """Return an array whose bytes are in the order of this machine."""
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
+        wrong = "the upper 8 of its 16 bits per channel. Pass mode='RGB' if they are enough"
+    elif mode is None and tags and "X" in rawmode:
+        wrong = f"{rawmode!r} without some of its channels. Pass mode='RGB' to do so"
+    elif image.mode == "L" and SIGNED in tags.get(SAMPLE_FORMAT, ()):
+        wrong = "its signed 8 bit ints as unsigned ones"
+    elif image.mode in DEEP and tags.get(PHOTOMETRIC) == WHITE_IS_ZERO:
+        wrong = "its white, which is 0, as black"
+    if wrong:
+        raise ValueError(f"Pillow reads {wrong}")

@@ -6,19 +6,20 @@ import math
 import os
 import struct
 import zipfile
-from collections.abc import Callable, Sequence
-from errno import EMFILE
+from collections.abc import Iterator, Sequence
 from functools import partial
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
-from ..core.source import as_view
+from ..core.indices import Plan
+from ..core.source import Source
 from ..core.view import View
+from ..core.worker import Opened
 from .columns import as_names, check_names, choose
 from .files import existing, name_file
-from .per_process import PerProcess, read_many
+from .per_process import PerProcess
 
 __all__ = ["npy", "npz"]
 
@@ -38,7 +39,8 @@ def npy(path: str | PathLike[str]) -> View[Any]:
     Raises
     ------
     OSError, ValueError
-        If the file cannot be read, or holds objects.
+        If the file cannot be read, or holds objects. A read raises ValueError if the file was written again
+        after the view was built.
 
     Examples
     --------
@@ -48,64 +50,64 @@ def npy(path: str | PathLike[str]) -> View[Any]:
     >>> list(npy(path)[::-2])
     [np.int64(16), np.int64(4), np.int64(0)]
     """
-    return as_view(_mapped(existing(path, "npy")), "npy")
+    return MappedRows(existing(path, "npy"))
+
+
+class MappedRows(Source[Any], Opened):
+    """The rows of a ``.npy`` file. Reading them fails if the file was written again since the view was built.
+
+    The map would show the new values, and reading beyond a new end would kill the process.
+    """
+
+    def __init__(self, path: str, stamp: tuple[int, ...] = ()) -> None:
+        self._path, self._stamp = path, stamp or _stamp(path)
+        self._map: Any = None
+        super().__init__(self._data)
+
+    @property  # the data of a `Source`, which checks the file whenever they are read
+    def _data(self) -> Any:
+        if _stamp(self._path) != self._stamp:
+            raise ValueError(f"npy: {self._path} was written again. Build the view again.")
+        if self._map is None:
+            self._map = _mapped(self._path)
+        return self._map
+
+    @_data.setter
+    def _data(self, data: Any) -> None:
+        pass
+
+    def close(self) -> None:
+        """Release the map of the file in this process."""
+        self._map = None
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        return View._iter(self, plan)  # the file is checked before each row
+
+    def _arguments(self, sources: list[str]) -> str:
+        return f"<ndarray of {self._n} in {os.path.basename(self._path)}>"
+
+    def __reduce__(self) -> Any:
+        return MappedRows, (self._path, self._stamp)
+
+
+MappedRows._name = "npy"
+
+
+def _stamp(path: str) -> tuple[int, ...]:
+    """Return what changes when a file is written: its size, time and inode."""
+    found = os.stat(path)
+    return found.st_size, found.st_mtime_ns, found.st_ino
 
 
 def _mapped(path: str) -> Any:
     try:
-        # A plain array over the map: each slice of a `numpy.memmap` runs Python code.
         mapped = np.load(path, mmap_mode="r")
-        if not isinstance(mapped, np.ndarray):
-            mapped.close()
-            raise ValueError(f"npy: {path} is an archive of several arrays. Use sources.npz.")
-        array = np.asarray(mapped)
     except Exception as error:
-        if isinstance(error, OSError) and error.errno == EMFILE:
-            error.add_note("Too many files are open. Pass a pattern to sources.read, which keeps few open.")
         name_file(error, path)
         raise
-    offset = getattr(mapped, "offset", 0)
-    if offset and os.path.getsize(path) > offset + array.nbytes:
-        raise ValueError(f"npy: {path} has more bytes after its array. Read several arrays with numpy.load.")
-    if not array.shape:
-        raise ValueError(f"npy: {path} is a single {array.dtype}, not an array with rows. Use numpy.load.")
-    return array
-
-
-def npy_of_many(path: str) -> View[Any]:
-    """Return the view of one of many files. It can be closed between two reads, because it copies rows."""
-    return PerProcess(partial(_copies, _mapped, existing(path, "npy")), path=path)
-
-
-def npz_of_many(path: str, name: str | Sequence[str] | None = None) -> View[Any]:
-    """Return the view of one of many files. It can be closed between two reads, because it copies rows."""
-    name = as_names(name, "npz: name")
-    return PerProcess(partial(_copies, _open, existing(path, "npz"), name), path=path)
-
-
-def _copies(open_fn: Callable[..., Any], *arguments: Any) -> Copies:
-    return Copies(open_fn(*arguments))
-
-
-class Copies:
-    """The rows of mapped arrays, without the map: it keeps its file open for as long as it lives."""
-
-    def __init__(self, data: Any) -> None:
-        self._data = data
-
-    def __len__(self) -> int:
-        return len(self._data)
-
-    def __getitems__(self, indices: list[int]) -> Any:
-        return read_many(self._data, indices)
-
-    def __getitem__(self, i: int) -> Any:
-        row = self._data[i]
-        return {key: _copied(value) for key, value in row.items()} if isinstance(row, dict) else _copied(row)
-
-
-def _copied(value: Any) -> Any:
-    return np.array(value) if isinstance(value, np.ndarray) else value
+    if not isinstance(mapped, np.ndarray) or not mapped.shape:
+        raise ValueError(f"npy: {path} has no array with rows. Use sources.npz, or numpy.load.")
+    return np.asarray(mapped)  # each slice of a `numpy.memmap` runs Python code
 
 
 def npz(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> View[Any]:
@@ -148,7 +150,7 @@ def npz(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> V
     """
     path = existing(path, "npz")
     open_fn = partial(_open, path, as_names(name, "npz: name"))
-    return PerProcess(open_fn, inheritable=_is_compressed(path), path=path)
+    return PerProcess(open_fn, "npz", path, inheritable=_is_compressed(path))
 
 
 def _is_compressed(path: str) -> bool:
@@ -195,7 +197,9 @@ def _array(path: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo, mapped: A
             raise ValueError("it holds objects. Save it with another dtype, or choose other names")
         if info.compress_type != zipfile.ZIP_STORED:
             file.seek(0)
-            return np.lib.format.read_array(file)
+            array = np.lib.format.read_array(file)
+            array.flags.writeable = False
+            return array
         start = _start_of_data(path, info) + file.tell()
     size = math.prod(shape) * dtype.itemsize
     if not size:

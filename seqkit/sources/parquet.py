@@ -19,14 +19,16 @@ from urllib.parse import unquote
 
 import numpy as np
 
+from ..core.adapters import TableReader
 from ..core.arguments import positive_int
+from ..core.indices import Indices, as_array
+from ..core.lazy import need
 from ..core.progress import Progress, check_progress, reporting
 from ..core.view import View
 from ..views.bases.one_of_several import read_grouped
-from .arrow import ArrowRows
-from .columns import as_names, check_names, listed
+from .arrow import ArrowRows, kinds_of
+from .columns import agreeing, as_names, check_names, listed
 from .files import as_path, found, in_natural_order, name_file
-from .handles import Handles
 from .per_process import PerProcess
 
 __all__ = ["PLAN", "SUCCESS", "ParquetRows", "parquet", "part_names"]
@@ -35,12 +37,6 @@ __all__ = ["PLAN", "SUCCESS", "ParquetRows", "parquet", "part_names"]
 PLAN = "plan.json"
 SUCCESS = "_SUCCESS"
 CACHE_BYTES = 256 * 1024 * 1024
-# Tables whose log says which of the files, and which of their rows, are valid; and libraries that read it.
-TABLES = {
-    "_delta_log": ("a Delta table", "deltalake"),
-    ".hoodie": ("a Hudi table", "hudi"),
-    os.path.join("metadata", "*.metadata.json"): ("an Iceberg table", "pyiceberg"),
-}
 
 
 def parquet(
@@ -78,14 +74,16 @@ def parquet(
         If there is no file.
     ValueError
         If files have different columns, or columns of different types, or if a column does not exist. If two
-        columns have one name. If the folder is a Delta, Hudi or Iceberg table.
+        columns have one name. If `materialize` did not finish the folder.
+    ImportError
+        If pyarrow is not installed.
     pyarrow.ArrowInvalid
         If a file has another format.
 
     Notes
     -----
     A row costs about 1 µs per column if its group is decoded. In random order each read may decode a whole
-    group: use `shuffle_groups`, which reads one group after the other. Few files are open at a time.
+    group: use `shuffle_groups`, which reads one group after the other. One file is open at a time.
 
     Examples
     --------
@@ -98,7 +96,7 @@ def parquet(
     check_progress(progress, "parquet: progress")
     max_bytes = positive_int(max_bytes, "parquet: max_bytes")
     chosen = as_names(columns, "parquet: columns")
-    names: list[str] | None = [chosen] if isinstance(chosen, str) else chosen
+    need("pyarrow", "parquet")
     paths, texts = zip(*_paths(path), strict=True)
     partitions = _typed(texts)
     files = []
@@ -107,8 +105,9 @@ def parquet(
             files.append(_scanned(*each))
             report(len(files), len(paths))
     sizes, kinds = zip(*files, strict=True)
-    names = _common_columns(paths, kinds, names)
-    return PerProcess(partial(ParquetRows, paths, sizes, names, max_bytes, partitions))
+    names = agreeing("parquet", paths, kinds, [chosen] if isinstance(chosen, str) else chosen)
+    open_fn = partial(ParquetRows, paths, sizes, names, max_bytes, partitions)
+    return PerProcess(open_fn, "parquet", os.path.commonpath(paths))
 
 
 # -------------------------------------------------------------------- files and partitions
@@ -129,12 +128,6 @@ def _paths(path: Any) -> list[tuple[str, dict[str, str | None]]]:
 def _files(path: str) -> list[str]:
     if os.path.isdir(path):
         _refuse_unfinished(path)
-        for mark, (kind, library) in TABLES.items():
-            if next(iglob(os.path.join(escape(path), mark)), None) is not None:
-                raise ValueError(
-                    f"parquet: {path} is {kind}, whose files may hold deleted rows. Read it with the"
-                    f" library {library}, and pass the table of pyarrow to view."
-                )
         return found(path, "parquet", (".parquet",))
     if os.path.exists(path):
         return [path]
@@ -212,62 +205,15 @@ def _scanned(path: str, partition: dict[str, Any]) -> tuple[list[int], dict[str,
     except Exception as error:
         name_file(error, path)
         raise
-    check_names(schema.names, path, "parquet")
-    if twice := [key for key in partition if key in schema.names]:
-        raise ValueError(
-            f"parquet: {twice[0]!r} is a column of {path} and in the names of its folders. Pass the path"
-            " of each file."
-        )
+    check_names([*schema.names, *partition], path, "parquet")
     sizes = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
-    return sizes, {field.name: _kind(field.type) for field in schema} | dict.fromkeys(partition, "")
-
-
-def _kind(kind: Any) -> str:
-    """Return the same word for types whose values become the same Python objects; "" for nulls."""
-    import pyarrow.types as types
-
-    if types.is_dictionary(kind):
-        return _kind(kind.value_type)
-    if types.is_null(kind):
-        return ""
-    if types.is_integer(kind):
-        return "int"
-    if types.is_floating(kind):
-        return "float"
-    return "string" if types.is_large_string(kind) else "binary" if types.is_large_binary(kind) else str(kind)
-
-
-def _common_columns(
-    paths: Sequence[str], files: Sequence[dict[str, str]], names: list[str] | None
-) -> list[str] | None:
-    """Return the names of the columns to read; None for all. Raise ValueError unless all files have them."""
-    first = files[0]
-    wanted = list(first) if names is None else names
-    kinds: dict[str, tuple[str, str]] = {}
-    for path, file in zip(paths, files, strict=True):
-        missing = [name for name in wanted if name not in file]
-        if missing and file is first:
-            raise ValueError(f"parquet: columns must be among {listed(list(file))}, got {missing}")
-        if missing or (names is None and len(file) > len(first)):
-            other = listed(missing or [name for name in file if name not in first])
-            raise ValueError(
-                f"parquet: all files must have the same columns, and only one of {paths[0]} and {path} has"
-                f" {other}. Pass columns=, or read the files apart and use concatenate."
-            )
-        for name in wanted:
-            if file[name] and kinds.setdefault(name, (file[name], path))[0] != file[name]:
-                kind, other = kinds[name]
-                raise ValueError(
-                    f"parquet: {name!r} is {kind} in {other} and {file[name]} in {path}. Convert one of them,"
-                    " pass columns= without it, or read the files apart."
-                )
-    return None if all(list(file) == wanted for file in files) else wanted
+    return sizes, kinds_of(schema) | dict.fromkeys(partition, "")
 
 
 # -------------------------------------------------------------------- rows
 
 
-class ParquetRows:
+class ParquetRows(TableReader):
     """The rows of opened Parquet files.
 
     Parameters
@@ -275,7 +221,8 @@ class ParquetRows:
     paths : sequence of str
     sizes : sequence of list of int
         The number of rows of each row group, for each file.
-    columns : sequence of str or None
+    names : sequence of str
+        The columns.
     max_bytes : int
     partitions : sequence of dict
         Further columns of each file, which have one value.
@@ -287,43 +234,41 @@ class ParquetRows:
         self,
         paths: Sequence[str],
         sizes: Sequence[list[int]],
-        columns: Sequence[str] | None,
+        names: Sequence[str],
         max_bytes: int,
         partitions: Sequence[dict[str, Any]],
     ) -> None:
-        self._paths = paths
-        self._partitions = partitions
-        self._columns = None if columns is None else list(columns)
-        self._max_bytes = max_bytes
+        self._arguments = paths, sizes, max_bytes, partitions
+        self._paths, self._partitions, self._max_bytes = paths, partitions, max_bytes
+        self.names = tuple(names)
         self._groups = [(file, k) for file, groups in enumerate(sizes) for k in range(len(groups))]
         self.group_sizes = [rows for groups in sizes for rows in groups]
         self._ends = list(accumulate(self.group_sizes))
-        self._files = [Handles(partial(_open, path), bounded=True) for path in paths]
         self._decoded: OrderedDict[int, ArrowRows] = OrderedDict()
+        self._opened: tuple[int, Any] = (-1, None)  # the file that was read last
 
     def __len__(self) -> int:
-        return self._ends[-1] if self._ends else 0
+        return sum(self.group_sizes)
 
     def __getitem__(self, i: int) -> dict[str, Any]:
-        if not 0 <= i < len(self):
-            raise IndexError(f"row {i} is out of range for {len(self)} rows")
         group = bisect_right(self._ends, i)
-        row: dict[str, Any] = self._read(group, itemgetter(i - self._ends[group] + self.group_sizes[group]))
-        return row
+        return self._read(group, itemgetter(i - self._ends[group] + self.group_sizes[group]))  # type: ignore[no-any-return]
 
-    def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
-        wanted = np.asarray(indices, np.int64)
+    def __getitems__(self, indices: Indices) -> list[dict[str, Any]]:
+        wanted = as_array(indices)
         groups = np.searchsorted(self._ends, wanted, side="right")
 
         def read(group: int, positions: Any) -> list[dict[str, Any]]:
             rows = wanted[positions] - self._ends[group] + self.group_sizes[group]
-            found: list[dict[str, Any]] = self._read(group, lambda table: table.__getitems__(rows))
-            return found
+            return self._read(group, lambda table: table.__getitems__(rows))  # type: ignore[no-any-return]
 
         return read_grouped(groups, read)
 
+    def select(self, names: Sequence[str]) -> ParquetRows:
+        paths, sizes, max_bytes, partitions = self._arguments
+        return ParquetRows(paths, sizes, names, max_bytes, partitions)
+
     def _read(self, group: int, read: Callable[[ArrowRows], Any]) -> Any:
-        """Return what `read` returns for the rows of a row group. Errors name the file."""
         try:
             return read(self._table(group))
         except Exception as error:
@@ -341,22 +286,14 @@ class ParquetRows:
         return rows
 
     def _decode(self, file: int, number: int) -> Any:
-        partition, columns = self._partitions[file], self._columns
-        names = None if columns is None else [name for name in columns if name not in partition]
-        table = self._files[file].call(_read_group, number, names)
-        if partition:
-            import pyarrow as pa
+        import pyarrow as pa
+        from pyarrow.parquet import ParquetFile
 
-            for key, value in partition.items():
-                table = table.append_column(key, pa.array([value] * len(table)))
-        return table if columns is None else table.select(columns)
-
-
-def _open(path: str) -> Any:
-    from pyarrow.parquet import ParquetFile
-
-    return ParquetFile(path, memory_map=True)
-
-
-def _read_group(file: Any, number: int, names: list[str] | None) -> Any:
-    return file.read_row_group(number, columns=names, use_threads=False).combine_chunks()
+        if self._opened[0] != file:
+            self._opened = file, ParquetFile(self._paths[file], memory_map=True)
+        partition = self._partitions[file]
+        names = [name for name in self.names if name not in partition]
+        table = self._opened[1].read_row_group(number, columns=names, use_threads=False).combine_chunks()
+        for key, value in partition.items():
+            table = table.append_column(key, pa.array([value] * table.num_rows))
+        return table.select(self.names)

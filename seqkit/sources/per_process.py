@@ -6,24 +6,25 @@ import operator
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, cast, overload
+from typing import Any, overload
 
-import numpy as np
-
-from ..core.adapters import as_results, length_of, reads_many, recognise
+from ..core.adapters import TableReader, length_of, recognise
 from ..core.arguments import as_bool, check_callable
 from ..core.errors import fail, fail_at_once
 from ..core.expression import name_of
-from ..core.indices import Indices, as_array, as_list
+from ..core.indices import Indices, as_list
 from ..core.lengths import Unsized
 from ..core.source import as_view
-from ..core.units import plural, size
+from ..core.units import plural
 from ..core.view import Indexable, T, U, V, View
-from ..views.smap import smap
+from ..core.worker import Opened
+from ..views.bases.columns import Columns
+from ..views.smap import Smap
+from .columns import chosen, read_many
 from .files import name_file
 from .handles import Handles
 
-__all__ = ["PerProcess", "WithHandle", "open_sequence", "per_process", "read_many"]
+__all__ = ["PerProcess", "per_process"]
 
 
 @overload
@@ -94,31 +95,54 @@ def per_process(
         raise TypeError(f"per_process: {given} needs {missing}. Pass both, or neither for a sequence.")
     if read is None or items is None:
         return PerProcess(open_fn, per_thread=per_thread)
-    return smap(WithHandle(Handles(open_fn, per_thread), read), as_view(items, "per_process"))
+    return ReadWith(WithHandle(Handles(open_fn, per_thread), read), as_view(items, "per_process"))
 
 
 class WithHandle:
-    """``read(handle, item)`` as a function of `item`. Errors name the file, if there is one."""
+    """``read(handle, item)`` as a function of `item`."""
 
-    def __init__(self, handles: Handles, read: Callable[[Any, Any], Any], path: str | None = None) -> None:
-        self._handles = handles
+    def __init__(self, handles: Handles, read: Callable[[Any, Any], Any]) -> None:
+        self.handles = handles
         self._read = read
-        self._path = path
-        self.__name__ = name_of(read).removeprefix("_")
+        self.__name__ = name_of(read)
 
     def __call__(self, item: Any) -> Any:
-        try:
-            return self._handles.call(self._read, item)
-        except Exception as error:
-            name_file(error, self._path)
-            raise
+        return self.handles.call(self._read, item)
 
 
-class PerProcess(View[Any]):
+class ReadWith(Smap, Opened):
+    """The view behind `per_process` with `read`."""
+
+    def __init__(self, read: WithHandle, items: View[Any]) -> None:
+        super().__init__(read, items, "per_process")
+        self._handles = read.handles
+
+    def close(self) -> None:
+        """Close the handle of this process. The next read opens another one."""
+        self._handles.close()
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return ReadWith(self._chain.functions[-1], sources[0])  # type: ignore[arg-type]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ReadWith, (self._chain.functions[-1], self._sources[0])
+
+
+class PerProcess(Columns[Any], Opened):
     """The view behind `per_process`: the items of a sequence that each process opens.
 
-    With `inheritable`, a forked process uses the sequence of its parent. It must be data in memory. With
-    `path`, the sequence is a file of this path: errors name it, and it may be closed between two reads.
+    Parameters
+    ----------
+    open_fn : callable
+    name : str
+        Name of the view.
+    path : str, optional
+        The file, which errors name.
+    per_thread : bool
+    inheritable : bool
+        A forked process uses the sequence of its parent. It must be data in memory.
+    about : str
+        More for `repr`.
     """
 
     _length_reads = True  # the sequence is opened
@@ -126,15 +150,21 @@ class PerProcess(View[Any]):
     def __init__(
         self,
         open_fn: Callable[[], Any],
+        name: str = "per_process",
+        path: str | None = None,
         per_thread: bool = False,
         inheritable: bool = False,
-        path: str | None = None,
+        about: str = "",
     ) -> None:
         super().__init__(())
+        self._options: Any = name, path, per_thread, inheritable, about
+        self._name, self._path, self._about = name, path, about
         self._open_fn = open_fn
-        self._path = path
-        is_bounded = path is not None and not inheritable
-        self._handles = Handles(partial(open_sequence, open_fn), per_thread, inheritable, is_bounded)
+        self._handles = Handles(partial(open_sequence, open_fn), per_thread, inheritable)
+
+    def close(self) -> None:
+        """Close the file in this process. The next read opens it again."""
+        self._handles.close()
 
     @property
     def group_sizes(self) -> Any:
@@ -153,20 +183,25 @@ class PerProcess(View[Any]):
 
     def _get(self, i: int) -> Any:
         try:
-            return self._handles.call(operator.getitem, i)
+            return self._opening(operator.getitem, i)
         except Exception as error:
-            name_file(error, self._path)
             fail(self, i, error)
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         if not len(indices):
             return []
         try:
-            many: Sequence[Any] | None = self._handles.call(read_many, indices)
+            many: Sequence[Any] | None = self._opening(read_many, indices)
         except Exception as error:
-            name_file(error, self._path)
             fail_at_once(self, as_list(indices), error)
         return super()._getmany(indices) if many is None else many
+
+    def _column_names(self) -> tuple[str, ...] | None:
+        return self._opening(lambda rows: rows.names if isinstance(rows, TableReader) else None)  # type: ignore[no-any-return]
+
+    def _select(self, names: tuple[str, ...]) -> View[Any]:
+        self._opening(chosen, names)  # raises ValueError for an unknown name
+        return PerProcess(partial(_open_columns, self._open_fn, names), *self._options)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return self
@@ -175,12 +210,9 @@ class PerProcess(View[Any]):
         return (self._open_fn,)
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        path, n = self._path, self._known
-        if not path:
-            return [name_of(self._open_fn)]
-        nbytes = size(os.path.getsize(path)) if os.path.isfile(path) else ""
-        about = plural(n, "item") if isinstance(n, int) else nbytes
-        return [os.path.basename(path) + (f", {about}" if about else "")]
+        shown = os.path.basename(self._path) if self._path else name_of(self._open_fn)
+        n = [plural(self._known, "item")] if self._path and isinstance(self._known, int) else []
+        return [shown, *([self._about] if self._about else []), *n]
 
 
 def open_sequence(open_fn: Callable[[], Any]) -> Any:
@@ -195,11 +227,5 @@ def open_sequence(open_fn: Callable[[], Any]) -> Any:
     return data
 
 
-def read_many(data: Any, indices: Indices) -> Sequence[Any] | None:
-    """Return the items of an opened sequence in one call, or None if it has none for that."""
-    if isinstance(data, np.ndarray):
-        return cast(Sequence[Any], data[as_array(indices)])
-    if not reads_many(data):
-        return None
-    wanted = as_array(indices) if getattr(data, "takes_arrays", False) else as_list(indices)
-    return as_results(data.__getitems__(wanted), len(wanted), "__getitems__")
+def _open_columns(open_fn: Callable[[], Any], names: tuple[str, ...]) -> Any:
+    return chosen(open_sequence(open_fn), names)

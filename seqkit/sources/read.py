@@ -7,15 +7,17 @@ from collections.abc import Callable
 from functools import partial
 from glob import has_magic, iglob
 from importlib import import_module
-from inspect import signature
 from os import PathLike
 from typing import Any
 
 from ..core.arguments import check_callable
+from ..core.lengths import sized
 from ..core.tracebacks import hiding_frames
 from ..core.view import View
-from ..views.concatenate import concatenate
+from ..core.worker import Opened
+from ..views.concatenate import Concatenate
 from .files import as_path, existing, in_natural_order
+from .parquet import PLAN
 from .per_process import per_process
 
 __all__ = ["read"]
@@ -35,7 +37,10 @@ READERS = {
     ".tar": "archives.tar_members",
 }
 # Readers that take a folder or a pattern themselves. Other readers take one file.
-TAKE_PATTERNS = {"files.files", "images.images", "audio.audio", "parquet.parquet", "remote.remote"}
+TAKE_PATTERNS = {
+    *("files.files", "images.images", "audio.audio"),
+    *("csv.csv", "parquet.parquet", "remote.remote"),
+}
 # Suffixes that need more than a path, and what to use.
 DATABASES = (".db", ".sqlite", ".sqlite3")
 REMEDIES = {
@@ -48,7 +53,7 @@ REMEDIES = {
     **dict.fromkeys(
         (".txt", ".jsonl", ".ndjson", ".json"),
         "There is no reader for such text. Pass open_fn, such as"
-        " open_fn=lambda path: Path(path).read_text().splitlines()",
+        " open_fn=lambda path: list(open(path, encoding='utf-8')), which splits at the ends of lines only",
     ),
 }
 # Folders of some formats contain a file of a certain name.
@@ -78,8 +83,8 @@ def read(
     *arguments, **options
         Passed to the function of `seqkit.sources` for this kind: ``read("faces.h5", "image")``.
     open_fn : callable, optional
-        Decides in place of the suffix: ``open_fn(path)`` returns a sequence, and is called in each process.
-        See `per_process`.
+        Decides in place of the suffix: ``open_fn(path)`` returns a sequence, and is called in each process,
+        for each file of a pattern. See `per_process`.
 
     Returns
     -------
@@ -107,35 +112,47 @@ def read(
     check_callable(open_fn, "read: open_fn", optional=True)
     name = as_path(path, "read")
     if open_fn is not None:
-        return per_process(partial(open_fn, name, *arguments, **options))
+        return _each(name, lambda path: per_process(partial(open_fn, path, *arguments, **options)))
     kind = _reader(name)
     module, function = kind.split(".")
     reader: Callable[..., View[Any]] = getattr(import_module(f"seqkit.sources.{module}"), function)
-    _check_arguments(reader, name, arguments, options)
-    if kind in TAKE_PATTERNS or not _is_pattern(name):
+    if kind in TAKE_PATTERNS:
         return reader(name, *arguments, **options)
-    paths = in_natural_order(iglob(name, recursive=True))
+    return _each(name, lambda path: reader(path, *arguments, **options))
+
+
+def _each(path: str, reader: Callable[[str], View[Any]]) -> View[Any]:
+    """Return the view of a file, or of the files of a pattern, one after the other."""
+    if not _is_pattern(path):
+        return reader(path)
+    paths = in_natural_order(iglob(path, recursive=True))
     if not paths:
-        raise FileNotFoundError(f"read: there is no file at {name!r}. Check the pattern.")
-    reader = getattr(import_module(f"seqkit.sources.{module}"), f"{function}_of_many", reader)
-    return concatenate([reader(path, *arguments, **options) for path in paths])
+        raise FileNotFoundError(f"read: there is no file at {path!r}. Check the pattern.")
+    return sized(Files(tuple(map(reader, paths))))
 
 
-def _check_arguments(reader: Any, path: str, arguments: Any, options: dict[str, Any]) -> None:
-    takes = signature(reader)
-    try:
-        takes.bind(path, *arguments, **options)
-    except TypeError as error:
-        names = [each.replace(annotation=each.empty) for each in takes.parameters.values()]
-        shown = takes.replace(parameters=names, return_annotation=takes.empty)
-        raise TypeError(f"read: sources.{reader.__name__}{shown} reads {path!r}, {error}") from None
+class Files(Concatenate, Opened):
+    """The items of the files of a pattern, one after the other."""
+
+    def close(self) -> None:
+        """Close the files in this process. The next read opens them again."""
+        for source in self._sources:
+            if isinstance(source, Opened):
+                source.close()
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return Files(sources)
+
+
+Files._name = "read"
 
 
 def _holds_only_parquet(folder: str) -> bool:
     """Are all files and folders in a folder of Parquet, such as those that several ranks have written?"""
     names = [name for name in os.listdir(folder) if not name.startswith((".", "_"))]
     return bool(names) and all(
-        name.endswith((".parquet", ".parquet.partial"))
+        name.endswith(".parquet")
+        or name == PLAN
         or ("=" in name and os.path.isdir(inner := os.path.join(folder, name)) and _holds_only_parquet(inner))
         for name in names
     )

@@ -9,6 +9,7 @@ from glob import has_magic
 from typing import Any, BinaryIO
 
 from ..core.arguments import check_callable
+from ..core.lazy import need
 from ..core.source import as_view
 from ..core.view import View
 from ..views.smap import smap
@@ -44,6 +45,8 @@ def remote(
     ------
     TypeError
         If `url` is no str, or `read` cannot be called.
+    ImportError
+        If fsspec is not installed, or the library of the file system.
     ValueError
         If the file system is unknown.
     FileNotFoundError
@@ -61,10 +64,11 @@ def remote(
     >>> list(remote("memory://letters/*"))
     [b'b2', b'b10']
     """
-    from fsspec.core import url_to_fs
-
     if not isinstance(url, str):
         raise TypeError(f"remote: url must be a str such as 's3://bucket/*.jpg', got {url!r}")
+    need("fsspec", "remote")
+    from fsspec.core import url_to_fs
+
     check_callable(read, "remote: read", optional=True)
     options = dict(storage_options or {})
     fs, path = url_to_fs(url, **options)

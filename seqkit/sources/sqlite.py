@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ..core.indices import as_list
+from ..core.adapters import TableReader
 from ..core.plain import plain
-from ..core.source import as_view
 from ..core.values import values_of
 from ..core.view import Indexable, View
-from ..views.smap import smap
 from .columns import check_names, listed
 from .files import existing, name_file
-from .handles import Handles
-from .per_process import WithHandle
+from .per_process import PerProcess
 
 __all__ = ["sqlite"]
 
@@ -37,9 +35,9 @@ def sqlite(
     query : str
         The name of a table or of a view, or a query with one ``?`` for the id of a row:
         ``"SELECT image, label FROM samples WHERE rowid = ?"``.
-    ids : View, indexable or str, optional
-        The ids in the order of the view, or a query that selects them. A list, array, tensor or column is
-        read now, by position. None (the default): all row ids of the table `query`, in order.
+    ids : indexable or str, optional
+        The ids in the order of the view, which are read now, or a query that selects them. None (the
+        default): all row ids of the table `query`, in order.
 
     Returns
     -------
@@ -74,18 +72,15 @@ def sqlite(
     [{'name': 'Rome'}]
     """
     name = existing(path, "sqlite")
-    if not isinstance(ids, View | range | str | None):
-        ids = values_of(ids, "sqlite: ids")
     if not isinstance(query, str):
         raise TypeError(f"sqlite: query must be a str, got {query!r}")
     try:
         with closing(_connect(name)) as database:
-            query, ids = _prepared(database, name, query, ids)
+            query, found = _prepared(database, name, query, ids)
     except sqlite3.Error as error:
         name_file(error, name)
         raise
-    handles = Handles(partial(SqliteRows, name, query), per_thread=True, bounded=True)
-    return smap(WithHandle(handles, SqliteRows.read, name), as_view(ids, "sqlite"), batched=True)
+    return PerProcess(partial(SqliteRows, name, query, found), "sqlite", name, per_thread=True)
 
 
 def _prepared(database: sqlite3.Connection, path: str, query: str, ids: Any) -> tuple[str, Any]:
@@ -99,30 +94,29 @@ def _prepared(database: sqlite3.Connection, path: str, query: str, ids: Any) -> 
                 f"sqlite: there is no table {query!r} in {path}. It has {listed(known)}."
             )
         table = '"' + query.replace('"', '""') + '"'
-        # A table may have a column rowid of any values. A view may have a column of that name only.
-        rowid = "_rowid_" if _has_ids(database, table, "_rowid_") else "rowid"
         if ids is None:
-            if not _has_ids(database, table, rowid):
-                raise ValueError(
-                    f"sqlite: {query!r} in {path} has no row ids. Pass a query with ? for a key, and the"
-                    f" keys: 'SELECT * FROM {query} WHERE key = ?', 'SELECT key FROM {query}'."
-                )
-            ids = f"SELECT {rowid} FROM {table} ORDER BY {rowid}"
-        query = f"SELECT * FROM {table} WHERE {rowid} = ?"
+            ids = _row_ids(database, path, query, table)
+        query = f"SELECT * FROM {table} WHERE _rowid_ = ?"
     if "?" not in query:
         raise ValueError(f"sqlite: query needs a ? for the id of a row, got {query!r}")
     if ids is None:
         raise ValueError("sqlite: a query needs ids. Pass a sequence of ids, or a query that selects them.")
-    columns = database.execute(query, (None,)).description
-    check_names([column[0] for column in columns], "the query", "sqlite")
-    return query, [row[0] for row in database.execute(ids)] if isinstance(ids, str) else ids
+    if isinstance(ids, str):
+        return query, [row[0] for row in database.execute(ids)]
+    return query, values_of(ids, "sqlite: ids")
 
 
-def _has_ids(database: sqlite3.Connection, table: str, name: str) -> bool:
+def _row_ids(database: sqlite3.Connection, path: str, name: str, table: str) -> list[int]:
     try:
-        return bool(database.execute(f"SELECT {name} FROM {table} LIMIT 1").fetchone() != (None,))
+        found = [row[0] for row in database.execute(f"SELECT _rowid_ FROM {table} ORDER BY _rowid_")]
     except sqlite3.OperationalError:
-        return False
+        found = [None]
+    if None in found:  # in a view of SQLite
+        raise ValueError(
+            f"sqlite: {name!r} in {path} has no row ids. Pass a query with ? for a key, and the keys:"
+            f" 'SELECT * FROM {name} WHERE key = ?', 'SELECT key FROM {name}'."
+        )
+    return found
 
 
 def _connect(path: str) -> sqlite3.Connection:
@@ -131,31 +125,37 @@ def _connect(path: str) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
 
 
-class SqliteRows:
-    """The rows that a query finds in an opened database. Used by one thread."""
+class SqliteRows(TableReader):
+    """The rows that a query finds in a database for some ids. Used by one thread."""
 
-    def __init__(self, path: str, query: str) -> None:
+    def __init__(self, path: str, query: str, ids: Sequence[Any]) -> None:
+        self._path, self._query, self._ids = path, query, ids
         self._database = _connect(path)
-        self._cursor = self._database.cursor()
-        self._query = query
-        self._names: list[str] = []
+        columns = self._database.execute(query, (None,)).description
+        self.names = tuple(column[0] for column in columns)
+        check_names(self.names, "the query", "sqlite")
 
-    def read(self, keys: Any) -> list[dict[str, Any]]:
-        """Return the rows of some ids. In one transaction, because SQLite locks the file for each."""
-        self._cursor.execute("BEGIN")
-        try:
-            return [self._row(plain(key)) for key in as_list(keys)]
-        finally:
-            self._cursor.execute("COMMIT")
+    def __len__(self) -> int:
+        return len(self._ids)
 
-    def _row(self, key: Any) -> dict[str, Any]:
-        rows = self._cursor.execute(self._query, (key,)).fetchmany(2)
+    def __getitem__(self, i: int) -> dict[str, Any]:
+        key = plain(self._ids[i])
+        rows = self._database.execute(self._query, (key,)).fetchmany(2)
         if len(rows) != 1:
             found = "several rows" if rows else "no row"
             raise LookupError(f"sqlite: id {key!r} has {found}, one is needed")
-        if not self._names:
-            self._names = [column[0] for column in self._cursor.description]
-        return dict(zip(self._names, rows[0], strict=True))
+        return dict(zip(self.names, rows[0], strict=True))
+
+    def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
+        self._database.execute("BEGIN")  # SQLite locks the file for each transaction
+        try:
+            return [self[i] for i in indices]
+        finally:
+            self._database.execute("COMMIT")
+
+    def select(self, names: Sequence[str]) -> SqliteRows:
+        columns = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
+        return SqliteRows(self._path, f"SELECT {columns} FROM ({self._query})", self._ids)
 
     def close(self) -> None:
         self._database.close()

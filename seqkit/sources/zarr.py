@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from functools import partial
 from os import PathLike
@@ -12,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..core.adapters import TableReader
+from ..core.indices import Indices, as_array
+from ..core.lazy import need
 from ..core.view import View
 from .columns import as_names, choose
 from .files import existing
@@ -44,6 +45,8 @@ def zarr(store: str | PathLike[str], name: str | Sequence[str] | None = None) ->
     ------
     FileNotFoundError
         If there is no array or group.
+    ImportError
+        If zarr is not installed.
     KeyError, ValueError
         When the store is first opened: if a name does not exist, or if lengths differ.
 
@@ -65,17 +68,14 @@ def zarr(store: str | PathLike[str], name: str | Sequence[str] | None = None) ->
     >>> len(rows), rows[4]
     (6, array([8, 9]))
     """
+    need("zarr", "zarr")
     path = existing(store, "zarr")
-    return PerProcess(partial(_open, path, as_names(name, "zarr: name")), path=path)
+    return PerProcess(partial(_open, path, as_names(name, "zarr: name")), "zarr", path)
 
 
 def _open(store: str, name: Any) -> Any:
     import zarr
 
-    if os.path.isfile(store):
-        raise ValueError(
-            f"zarr: {store} is a file, but a store is a folder. Unpack it, or open it with per_process"
-        )
     # Consolidated metadata do not know what was appended or created since they were written.
     node: Any = zarr.open(store, mode="r", use_consolidated=False)
     rows = partial(_rows, store)
@@ -101,6 +101,8 @@ def _rows(store: str, node: Any) -> Any:
 class ZarrRows(TableReader):
     """The rows of a Zarr array. The chunk or shard of the rows that were read last stays decoded."""
 
+    takes_arrays = True
+
     def __init__(self, array: Any) -> None:
         self._data = array
         unit = getattr(array, "shards", None) or array.chunks  # a shard is a file of several chunks
@@ -112,15 +114,13 @@ class ZarrRows(TableReader):
         return self._data.shape[0]  # type: ignore[no-any-return]
 
     def __getitem__(self, i: int) -> Any:
-        if not 0 <= i < len(self):
-            raise IndexError(f"row {i} is out of range for {len(self)} rows")
         if self._bytes_per_group > CACHE_BYTES:
             return self._data[i][()]  # a number or string is an array without dimensions
         row = self._group(i // self.group_sizes)[i % self.group_sizes]
         return row.copy() if isinstance(row, np.ndarray) else row
 
-    def __getitems__(self, indices: list[int]) -> Any:
-        wanted = np.asarray(indices, np.int64)
+    def __getitems__(self, indices: Indices) -> Any:
+        wanted = as_array(indices)
         groups = wanted // self.group_sizes
         if not len(wanted) or groups.min() != groups.max() or self._bytes_per_group > CACHE_BYTES:
             return self._data.oindex[wanted]

@@ -13,19 +13,17 @@ import io
 import os
 import pickle
 import re
-import resource
 import sqlite3
 import stat
 import tarfile
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -242,7 +240,7 @@ for suffix in (".gif", ".tif", ".png"):
 
 @cell("images", "frame that does not exist", "PIL")
 def _(folder: Path) -> Any:
-    return frames(folder, ".gif", frame=3), refused("has 3 frames, so there is no frame 3")
+    return frames(folder, ".gif", frame=3), refused("no more images", r"a\.gif")
 
 
 deep = np.array([[0, 300, 30000, 65535]], np.uint16)
@@ -266,7 +264,7 @@ def _(folder: Path) -> Any:
 
     bands = np.zeros((2, 4, 4), np.uint8)
     tifffile.imwrite(folder / "a.tif", bands, photometric="rgb", extrasamples=["unspecified"])
-    return images(folder, None), refused("leaves out channels", "mode='RGB'", r"a\.tif")
+    return images(folder, None), refused("without some of its channels", "mode='RGB'", r"a\.tif")
 
 
 @cell("images", "frames of different modes", "PIL")
@@ -275,7 +273,7 @@ def _(folder: Path) -> Any:
 
     first, second = (Image.fromarray(PIXELS + k * 100) for k in range(2))
     first.save(folder / "a.gif", save_all=True, append_images=[second])
-    return images(folder, None, frame="all"), refused("2 frames have the shapes", "mode='RGB'", r"a\.gif")
+    return images(folder, None, frame="all"), refused("same shape", r"a\.gif")
 
 
 @cell("images", "16 bit as RGB", "PIL")
@@ -348,7 +346,9 @@ for dtype in ("uint16", "float32"):
         import tifffile
 
         tifffile.imwrite(folder / "a.tif", deep.astype(dtype), photometric="miniswhite")
-        return images(folder, None), refused("0 is white in this image", r"files\(path, read=", r"a\.tif")
+        return images(folder, None), refused(
+            "its white, which is 0, as black", r"files\(path, read=", r"a\.tif"
+        )
 
 
 @cell("images", "palette as it is", "PIL")
@@ -492,7 +492,7 @@ def _(folder: Path) -> Any:
 @cell("npy", "scalar")
 def _(folder: Path) -> Any:
     np.save(folder / "a.npy", np.array(5))
-    return lambda: sk.read(folder / "a.npy"), refused(r"a\.npy is a single int64", "numpy.load")
+    return lambda: sk.read(folder / "a.npy"), refused(r"a\.npy has no array with rows", "numpy.load")
 
 
 @cell("npy", "objects")
@@ -528,16 +528,6 @@ def _(folder: Path) -> Any:
     return lambda: sk.read(folder / "*.npy"), [0, 1, 0, 1, 2]
 
 
-@cell("npy", "several arrays")
-def _(folder: Path) -> Any:
-    with open(folder / "a.npy", "wb") as file:
-        np.save(file, np.arange(2))
-        np.save(file, np.arange(3))
-    return lambda: sources.npy(folder / "a.npy"), refused(
-        r"a\.npy has more bytes after its array", "numpy.load"
-    )
-
-
 @cell("npy", "columns first")
 def _(folder: Path) -> Any:
     np.save(folder / "a.npy", np.asfortranarray(np.arange(6).reshape(2, 3)))
@@ -555,9 +545,7 @@ def _(folder: Path) -> Any:
 def _(folder: Path) -> Any:
     with open(folder / "a.npy", "wb") as file:
         np.savez(file, x=np.arange(3))
-    return lambda: sk.read(folder / "a.npy"), refused(
-        r"a\.npy is an archive of several arrays", "sources.npz"
-    )
+    return lambda: sk.read(folder / "a.npy"), refused(r"a\.npy has no array with rows", "sources.npz")
 
 
 @cell("npz", "scalar beside an array")
@@ -678,42 +666,20 @@ def _(folder: Path) -> Any:
     return lambda: sources.tar_members(path), [(name, b"1") for name in names]
 
 
-FROM_MACOS = ["._b", "a", "b", "x/._a", "__MACOSX/._a"]
-
-
-@cell("tar", "attributes of macOS")
-def _(folder: Path) -> Any:
-    path = tar(folder, *((name, b"1") for name in FROM_MACOS))
-    return lambda: sources.tar_members(path), [("a", b"1"), ("b", b"1")]
-
-
-@cell("tar", "attributes of macOS by their name")
-def _(folder: Path) -> Any:
-    path = tar(folder, *((name, b"1") for name in FROM_MACOS))
-    return lambda: sources.tar_members(path, "*/._a"), [("x/._a", b"1"), ("__MACOSX/._a", b"1")]
-
-
-@cell("tar", "late members")
-def _(folder: Path) -> Any:
-    first, second = tar(folder, ("a", b"1" * 600)), tar(folder, ("b", b"2"), name="b.tar")
-    (folder / "all.tar").write_bytes(first.read_bytes() + second.read_bytes())
-    return lambda: sk.read(folder / "all.tar"), [("a", b"1" * 600), ("b", b"2")]
-
-
 @cell("tar", "damaged header")
 def _(folder: Path) -> Any:
     path = tar(folder, ("a", b"1"), ("b", b"2"), ("c", b"3"))
     data = bytearray(path.read_bytes())
     data[1024 + 10] = 99
     path.write_bytes(data)
-    return lambda: sk.read(path), refused(r"a\.tar is damaged at byte 1024")
+    return lambda: sk.read(path), refused(r"a\.tar cannot be read: it is damaged at byte 1024")
 
 
 @cell("tar", "broken file")
 def _(folder: Path) -> Any:
     path = tar(folder, ("a", b"1" * 600), ("b", b"2"))
     os.truncate(path, 700)
-    return lambda: sk.read(path), refused(r"a\.tar is damaged or was cut short")
+    return lambda: sk.read(path), refused(r"a\.tar cannot be read")
 
 
 @cell("tar", "no members")
@@ -729,16 +695,6 @@ def _(folder: Path) -> Any:
         archive.writestr("a", "1")
         archive.writestr("a", "2")
     return lambda: sk.read(folder / "a.zip"), [("a", b"1"), ("a", b"2")]
-
-
-@cell("zip", "method that Python lacks")
-def _(folder: Path) -> Any:
-    with zipfile.ZipFile(folder / "a.zip", "w") as archive:
-        archive.writestr("a.txt", "a")
-    data = bytearray((folder / "a.zip").read_bytes())
-    data[data.index(b"PK\1\2") + 10] = 9  # Deflate64, which Windows uses for large files
-    (folder / "a.zip").write_bytes(data)
-    return lambda: sources.zip_members(folder / "a.zip")[:0], refused(r"'a\.txt' in .*a\.zip", "method 9")
 
 
 @cell("zip", "symbolic link")
@@ -761,14 +717,6 @@ def _(folder: Path) -> Any:
             archive.writestr(f"d/é{method}", b"1" * 99, method)
     (folder / "a.zip").write_bytes(b"#!/bin/sh\n" + data.getvalue() + b"\0" * 10)
     return lambda: sources.zip_members(folder / "a.zip"), [(f"d/é{method}", b"1" * 99) for method in methods]
-
-
-@cell("zip", "attributes of macOS")
-def _(folder: Path) -> Any:
-    with zipfile.ZipFile(folder / "a.zip", "w") as archive:
-        for name in FROM_MACOS:
-            archive.writestr(name, "1")
-    return lambda: sources.zip_members(folder / "a.zip"), [("a", b"1"), ("b", b"1")]
 
 
 @cell("zip", "password")
@@ -829,9 +777,7 @@ def _(folder: Path) -> Any:
 def _(folder: Path) -> Any:
     import h5py
 
-    return hdf5(folder, x=np.arange(3), y=h5py.SoftLink("/gone")), refused(
-        "'y' is a link to '/gone'", r"a\.h5"
-    )
+    return hdf5(folder, x=np.arange(3), y=h5py.SoftLink("/gone")), refused("KeyError", r"a\.h5")
 
 
 def virtual(folder: Path, file_name: str, key: str, name: str = "a.h5") -> Callable[[], Any]:
@@ -844,19 +790,6 @@ def virtual(folder: Path, file_name: str, key: str, name: str = "a.h5") -> Calla
     return lambda: sk.read(folder / name)
 
 
-@cell("hdf5", "virtual data set without its data set", "h5py")
-def _(folder: Path) -> Any:
-    hdf5(folder, y=np.arange(2))
-    os.rename(folder / "a.h5", folder / "b.h5")
-    return virtual(folder, "b.h5", "z"), refused(r"/x is made of z in b\.h5", r"a\.h5")
-
-
-@cell("hdf5", "virtual data set of one without its file", "h5py")
-def _(folder: Path) -> Any:
-    virtual(folder, "gone.h5", "z", "b.h5")
-    return virtual(folder, "b.h5", "x"), refused(r"made of the file gone\.h5", r"a\.h5")
-
-
 @cell("hdf5", "virtual data set of one", "h5py")
 def _(folder: Path) -> Any:
     hdf5(folder, z=np.arange(2))
@@ -865,33 +798,12 @@ def _(folder: Path) -> Any:
     return virtual(folder, "b.h5", "x"), [0, 1]
 
 
-@cell("hdf5", "references in records", "h5py")
-def _(folder: Path) -> Any:
-    import h5py
-
-    opened = hdf5(folder, y=np.arange(2))
-    with h5py.File(folder / "a.h5", "a") as file:
-        rows = file.create_dataset("x", (2,), np.dtype([("i", "i4"), ("r", h5py.ref_dtype)]))
-        rows[0] = (1, file["y"].ref)
-    return opened, refused("'x' holds references", r"a\.h5")
-
-
-@cell("hdf5", "lists of references", "h5py")
-def _(folder: Path) -> Any:
-    import h5py
-
-    opened = hdf5(folder, y=np.arange(2))
-    with h5py.File(folder / "a.h5", "a") as file:
-        file.create_dataset("x", (2,), h5py.vlen_dtype(h5py.ref_dtype))
-    return opened, refused("'x' holds references", r"a\.h5")
-
-
 @cell("hdf5", "dead external link", "h5py")
 def _(folder: Path) -> Any:
     import h5py
 
     link = h5py.ExternalLink("gone.h5", "/x")
-    return hdf5(folder, "y", y=link), refused(r"'y' is a link to '/x' of gone\.h5", r"a\.h5")
+    return hdf5(folder, "y", y=link), refused("no 'y' in", r"a\.h5")
 
 
 @cell("hdf5", "dead link beside a chosen name", "h5py")
@@ -916,7 +828,7 @@ def _(folder: Path) -> Any:
     layout[:] = h5py.VirtualSource("gone.h5", "x", (4,))
     with h5py.File(folder / "a.h5", "w") as file:
         file.create_virtual_dataset("x", layout)
-    return lambda: sk.read(folder / "a.h5"), refused("/x is made of the file gone.h5", r"a\.h5")
+    return lambda: sk.read(folder / "a.h5"), refused("x is made of the file gone.h5", r"a\.h5")
 
 
 @cell("hdf5", "unknown name", "h5py")
@@ -934,16 +846,6 @@ def _(folder: Path) -> Any:
 @cell("hdf5", "strings", "h5py")
 def _(folder: Path) -> Any:
     return hdf5(folder, x=["a", "é"]), [b"a", "é".encode()]
-
-
-@cell("hdf5", "references", "h5py")
-def _(folder: Path) -> Any:
-    import h5py
-
-    with h5py.File(folder / "a.h5", "w") as file:
-        file["y"] = np.arange(2)
-        file.create_dataset("x", (1,), h5py.ref_dtype)[0] = file["y"].ref
-    return lambda: sources.hdf5(folder / "a.h5", "x"), refused("'x' holds references", r"a\.h5")
 
 
 @cell("hdf5", "records, ragged rows, bools", "h5py")
@@ -1029,13 +931,6 @@ for each in (2, 3):
             folder, lambda group: group["x"].append(np.arange(3, 5)), zarr_format=version
         )
         return opened, [np.int64(i) for i in range(5)]
-
-
-@cell("zarr", "store in a file", "zarr")
-def _(folder: Path) -> Any:
-    with zipfile.ZipFile(folder / "a.zarr.zip", "w") as archive:
-        archive.writestr("zarr.json", "{}")
-    return lambda: sources.zarr(folder / "a.zarr.zip"), refused(r"a\.zarr\.zip is a file", "per_process")
 
 
 @cell("zarr", "chunks that were not written", "zarr")
@@ -1144,19 +1039,19 @@ def _(folder: Path) -> Any:
 @cell("parquet", "partition and column of one name", "pyarrow")
 def _(folder: Path) -> Any:
     parquet(folder, **{"x=1/a": {"x": [1, 2]}})
-    return lambda: sources.parquet(folder), refused(r"'x' is a column of .*a\.parquet and in the names")
+    return lambda: sources.parquet(folder), refused(r"a\.parquet need different names, got 'x' twice")
 
 
 @cell("parquet", "partition of some files", "pyarrow")
 def _(folder: Path) -> Any:
     parquet(folder, **{"year=2020/a": {"x": [1]}, "b": {"x": [2]}})
-    return lambda: sources.parquet(folder), refused(r"b\.parquet", "'year'", "columns=")
+    return lambda: sources.parquet(folder), refused(r"b\.parquet", "'year'", "other columns")
 
 
 @cell("parquet", "column in some files", "pyarrow")
 def _(folder: Path) -> Any:
     parquet(folder, a={"x": [1]}, b={"x": [2], "y": [3]})
-    return lambda: sources.parquet(folder), refused(r"a\.parquet and .*b\.parquet has 'y'", "columns=")
+    return lambda: sources.parquet(folder), refused(r"a\.parquet and .*b\.parquet has 'y'", "other columns")
 
 
 @cell("parquet", "chosen column in some files", "pyarrow")
@@ -1241,11 +1136,6 @@ unreadable_cell(
     "times with nanoseconds", lambda pa: pa.array([1001], pa.time64("ns")), "would lose data: 1001"
 )
 unreadable_cell(
-    "times with nanoseconds in lists",
-    lambda pa: pa.array([[1001]], pa.list_(pa.time64("ns"))),
-    "would lose data: 1001",
-)
-unreadable_cell(
     "date after the year 9999", lambda pa: pa.array([10**18], pa.timestamp("ms")), "OverflowError"
 )
 unreadable_cell(
@@ -1272,17 +1162,6 @@ def _(folder: Path) -> Any:
     return lambda: sk.view(pl.DataFrame(columns)), rows
 
 
-for inner in ("Time", "Datetime"):
-
-    @cell("polars", f"{inner} with nanoseconds in lists", "polars")
-    def _(folder: Path, inner: str = inner) -> Any:
-        import polars as pl
-
-        kind = pl.Time if inner == "Time" else pl.Datetime("ns")
-        lists = pl.Series("at", [pl.Series([1001], dtype=pl.Int64).cast(kind)])
-        return lambda: sk.view(lists.to_frame()), refused(rf"the column 'at' of List\({inner}.* has nanosec")
-
-
 @cell("parquet", "no rows", "pyarrow")
 def _(folder: Path) -> Any:
     parquet(folder, a={"x": [1]}, b={"x": []}, c={"x": [2]})
@@ -1295,32 +1174,10 @@ def _(folder: Path) -> Any:
     return lambda: sources.parquet(folder), [{"x": 1}]
 
 
-@cell("parquet", "Delta table", "pyarrow")
-def _(folder: Path) -> Any:
-    parquet(folder, a={"x": [1]})
-    (folder / "_delta_log").mkdir()
-    return lambda: sources.parquet(folder), refused("is a Delta table", "deltalake")
-
-
 @cell("parquet", "column chosen twice", "pyarrow")
 def _(folder: Path) -> Any:
     parquet(folder, a={"x": [1]})
     return lambda: sources.parquet(folder, ["x", "x"])[:0], refused("columns must not have a name twice")
-
-
-@cell("parquet", "Hudi table", "pyarrow")
-def _(folder: Path) -> Any:
-    parquet(folder, a={"x": [1]})
-    (folder / ".hoodie").mkdir()
-    return lambda: sources.parquet(folder), refused("is a Hudi table", "library hudi")
-
-
-@cell("parquet", "Iceberg table", "pyarrow")
-def _(folder: Path) -> Any:
-    parquet(folder, **{"data/a": {"x": [1]}})
-    (folder / "metadata").mkdir()
-    (folder / "metadata" / "v1.metadata.json").touch()
-    return lambda: sources.parquet(folder), refused("is an Iceberg table", "library pyiceberg")
 
 
 @cell("parquet", "partitions by read", "pyarrow")
@@ -1414,117 +1271,6 @@ def _(folder: Path) -> Any:
         pytest.skip("an old pyarrow")
     table = pa.table({"x": pa.array(["a", "b"], pa.string_view())})
     return lambda: sk.view(table), [{"x": "a"}, {"x": "b"}]
-
-
-# -------------------------------------------------------------------- CSV
-
-
-def read_csv(path: Path, library: str | None, **options: Any) -> sk.View[Any]:
-    """Return the view of a file that a library parses, or the module of Python."""
-    module = importlib.import_module("seqkit.sources.csv")
-    with mock.patch.object(module, "find_spec", lambda name: name == library):
-        return sources.csv(path, **options)
-
-
-def csv_cell(oddity: str, text: str | bytes, expected: Any, **options: Any) -> None:
-    for library in ("pyarrow", None):
-
-        def make(folder: Path, library: str | None = library) -> Any:
-            path = folder / "a.csv"
-            path.write_bytes(text if isinstance(text, bytes) else text.encode())
-            return lambda: read_csv(path, library, **options), expected
-
-        cell(f"csv, {library}", oddity, *[library] if library else [])(make)
-
-
-csv_cell(
-    "missing values",
-    "a,b,c\n1,,x\n,2,\n",
-    [{"a": 1, "b": None, "c": "x"}, {"a": None, "b": 2, "c": ""}],
-)
-csv_cell("words for missing", "a,b\nNA,NA\n1.5,x\n", [{"a": None, "b": "NA"}, {"a": 1.5, "b": "x"}])
-csv_cell("column without values", "a,b\n,1\nNA,2\n", [{"a": None, "b": 1}, {"a": None, "b": 2}])
-csv_cell("bools", "a\ntrue\nFALSE\nNA\n", [{"a": True}, {"a": False}, {"a": None}])
-csv_cell("dates", "a\n2020-01-01\n2021-01-01\n", [{"a": "2020-01-01"}, {"a": "2021-01-01"}])
-csv_cell("times", "a,b\n12:30,2020-01-01T10:00:00.5Z\n", [{"a": "12:30", "b": "2020-01-01T10:00:00.5Z"}])
-csv_cell("large ints", "a\n18446744073709551615\n1\n", [{"a": 2**64 - 1}, {"a": 1}])
-csv_cell("larger ints", "a\n99999999999999999999\n1\n", [{"a": "99999999999999999999"}, {"a": "1"}])
-csv_cell("hexadecimal", "a\n0xFFFFFFFFFFFFFFFF\n0x1f\n", [{"a": 2**64 - 1}, {"a": 31}])
-csv_cell("floats", "a\n0.1\n1e3\n-inf\n2\n", [{"a": 0.1}, {"a": 1000.0}, {"a": -np.inf}, {"a": 2.0}])
-csv_cell("ints and text", "a\n1\nx\n", [{"a": "1"}, {"a": "x"}])
-csv_cell("leading zeros", "a,b\n01234,1\n9,02.5\n", [{"a": "01234", "b": 1.0}, {"a": "9", "b": 2.5}])
-csv_cell("leading zeros in quotes", 'a\n"007"\n', [{"a": "007"}])
-csv_cell("ints that no float holds", "a\n9007199254740993\n0.5\n", [{"a": "9007199254740993"}, {"a": "0.5"}])
-csv_cell("large floats", "a\n1e300\n9007199254740992\n", [{"a": 1e300}, {"a": 2.0**53}])
-csv_cell("plus signs and points", "a\n+1\n.5\n1.\n", [{"a": 1.0}, {"a": 0.5}, {"a": 1.0}])
-csv_cell("other digits", "a\n\u0661\u0662\n", [{"a": "\u0661\u0662"}])
-csv_cell("other line ends in text", "a\nx\u2028y\x85z\x0bw\n", [{"a": "x\u2028y\x85z\x0bw"}])
-csv_cell("no line end", 'a,b\r\n1,"x\r\ny"', [{"a": 1, "b": "x\r\ny"}])
-csv_cell("empty lines", "a\n1\n\n2\n\n", [{"a": 1}, {"a": 2}])
-csv_cell("zero byte", "a,b\nx\0y,1\n", [{"a": "x\0y", "b": 1}])
-csv_cell("thousands", 'a\n"1,000"\n1_000\n', [{"a": "1,000"}, {"a": "1_000"}])
-LONG = "y" * 1000
-csv_cell(  # pyarrow reads 1 MiB at a time
-    "late text",
-    "a,b\n" + f"1,{LONG}\n" * 1100 + "x,y\n",
-    [{"a": "1", "b": LONG}] * 1100 + [{"a": "x", "b": "y"}],
-)
-csv_cell("UTF-32", "a,b\n1,é\n".encode("utf-32"), [{"a": 1, "b": "é"}])
-csv_cell("hexadecimal in UTF-16", "a\n0xFFFFFFFFFFFFFFFF\n".encode("utf-16"), [{"a": 2**64 - 1}])
-csv_cell("quote as delimiter", "a\n", refused("delimiter must be one letter, and no quote"), delimiter='"')
-csv_cell("spaces", "a,b\n 1,x \n", [{"a": 1, "b": "x "}])
-csv_cell(
-    "line breaks in quotes", 'a,b\n1,"x\ny, z"\n2,"q""q"\n', [{"a": 1, "b": "x\ny, z"}, {"a": 2, "b": 'q"q'}]
-)
-csv_cell("equal names", "a,a\n1,2\n", refused(r"a\.csv need different names, got 'a' twice"))
-csv_cell("name without text", 'a,""\n1,2\n', [{"a": 1, "": 2}])
-csv_cell("too many fields", "a,b\n1,2,3\n4,5,6\n", refused(r"a\.csv"))
-csv_cell("one line with too many fields", "a,b\n1,2\n4,5,6\n", refused(r"a\.csv"))
-csv_cell("open quote", 'a,b\n1,"x\n2,y\n', refused(r"a\.csv ends within quotes", r"begin before 'x\\n2,y"))
-csv_cell("open quote in a name", 'a,"b\n1,x\n', refused(r"a\.csv ends within quotes"))
-csv_cell("open quote before a number", 'a\n1\n"2', refused(r"a\.csv ends within quotes"))
-csv_cell("quote that is text", 'a,b\n20" pipe,1\n', [{"a": '20" pipe', "b": 1}])
-csv_cell("no rows", "a,b\n", [])
-csv_cell("empty file", "", refused(r"a\.csv"))
-csv_cell("Latin-1", "a\né\n".encode("latin-1"), refused(r"a\.csv is not utf-8", "encoding='latin-1'"))
-csv_cell("Latin-1 in a name", "é\n1\n".encode("latin-1"), refused(r"a\.csv is not utf-8", "encoding="))
-csv_cell("Latin-1 by its name", "a\né\n".encode("latin-1"), [{"a": "é"}], encoding="latin-1")
-csv_cell("mark of UTF-8", "a\né\n".encode("utf-8-sig"), [{"a": "é"}])
-csv_cell("UTF-16", "a,b\n1,é\n".encode("utf-16"), [{"a": 1, "b": "é"}])
-csv_cell("delimiter", "a;b\n1;2\n", [{"a": 1, "b": 2}], delimiter=";")
-csv_cell("other delimiter", "a;b\n1;2\n", refused(r"a\.csv has a single column 'a;b'", "delimiter=';'"))
-csv_cell("tabs", "a\tb\n1\t2\n", refused(r"a\.csv has a single column", r"delimiter='\\t'"))
-csv_cell("semicolon in a name", "a;b\n1\n", [{"a;b": 1}], delimiter=",")
-csv_cell("names without a line end", "a,b", [])
-csv_cell("mark of UTF-8 alone", "\ufeff", refused(r"a\.csv is empty"))
-csv_cell("field of 3 MB", "a,b\n1," + "x" * 3_000_000 + "\n", [{"a": 1, "b": "x" * 3_000_000}])
-csv_cell(
-    "pointer of Git LFS",
-    "version https://git-lfs.github.com/spec/v1\nsize 1\n",
-    refused(r"a\.csv is a pointer of Git LFS", "git lfs pull"),
-)
-csv_cell("Windows", "a,b\r\n1,x\r\n", [{"a": 1, "b": "x"}])
-csv_cell("too few fields", "a,b\n1,2\n3\n", refused(r"a\.csv"))
-
-
-@pytest.mark.parametrize("suffix", [".gz", ".bz2"])
-@pytest.mark.parametrize("library", ["pyarrow", None])
-def test_compressed_csv_has_the_same_values(suffix: str, library: Any, tmp_path: Path) -> None:
-    if library:
-        pytest.importorskip(library)
-    compress = importlib.import_module({".gz": "gzip", ".bz2": "bz2"}[suffix]).compress
-    path = tmp_path / f"a.csv{suffix}"
-    path.write_bytes(compress(b"a,b\n0xFFFFFFFFFFFFFFFF,01\n"))
-    assert list(read_csv(path, library)) == [{"a": 2**64 - 1, "b": "01"}]
-    assert list(sk.read(path)) == list(sk.read(tmp_path / f"*.csv{suffix}")) == list(sources.csv(path))
-
-
-def test_options_of_csv_are_checked_at_once(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").touch()
-    with pytest.raises(ValueError, match=r"csv: delimiter .*got ';;'"):
-        sources.csv(tmp_path / "a.csv", delimiter=";;")
-    with pytest.raises(LookupError, match="latin-99"):
-        sources.csv(tmp_path / "a.csv", encoding="latin-99")
 
 
 # -------------------------------------------------------------------- SQLite
@@ -1667,25 +1413,6 @@ def _(folder: Path) -> Any:
     return lambda: sk.read(folder / "a"), refused(rf"{folder}/a\b")
 
 
-def test_items_and_batches_of_formatted_data_have_the_same_types() -> None:
-    datasets = pytest.importorskip("datasets")
-    columns = {"full": [1, 2, 3], "gaps": [1, None, 3], "words": list("abc")}
-    columns |= {"lists": [[1, 2], [3], [4]], "gaps_in_lists": [[1, 2], [3, None], [4]]}
-    columns |= {
-        "structs": [{"a": 1}, {"a": 2}, {"a": 3}],
-        "gaps_in_structs": [{"a": 1}, {"a": None}, {"a": 3}],
-    }
-    data = datasets.Dataset.from_dict(columns)
-    data = data.cast_column("full", datasets.Value("int8"))
-    for kind in ("numpy", "torch", None):
-        if kind == "torch":
-            pytest.importorskip("torch")
-        formatted = data.with_format(kind)
-        for view in (sk.view(formatted), *(sk.view(formatted[name]) for name in data.column_names)):
-            single, many = [*map(view.__getitem__, range(3))], list(view.__getitems__([0, 1, 2]))
-            assert [*map(repr, single)] == [*map(repr, many)]
-
-
 # -------------------------------------------------------------------- files behind a URL
 
 
@@ -1707,81 +1434,6 @@ def _(folder: Path) -> Any:
     return lambda: sources.remote(f"file://{folder}/*.txt", read=lambda file: int(file.read())), refused(
         r"file: file://.*a\.txt"
     )
-
-
-# -------------------------------------------------------------------- many files
-
-MANY = 120
-
-
-@pytest.fixture
-def _few_descriptors() -> Iterator[None]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 60, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-def write_many(folder: Path, kind: str) -> Callable[[], Any]:
-    """Write files with the numbers 0, 1, 2, …, and return how to read their numbers."""
-    pattern = folder / f"*.{kind}"
-    for i in range(MANY):
-        path = folder / f"{i}.{kind}"
-        if kind == "npy":
-            np.save(path, np.array([i]))
-        elif kind == "npz":
-            np.savez(path, x=np.array([i]))
-        elif kind == "h5":
-            h5py = pytest.importorskip("h5py")
-            with h5py.File(path, "w") as file:
-                file["x"] = np.array([i])
-        elif kind == "zip":
-            with zipfile.ZipFile(path, "w") as archive:
-                archive.writestr("a", str(i))
-        elif kind == "tar":
-            tar(folder, ("a", str(i).encode()), name=path.name)
-        elif kind == "db":
-            (folder / "new").mkdir()
-            database(folder / "new", "CREATE TABLE t (x)", f"INSERT INTO t VALUES ({i})").rename(path)
-            (folder / "new").rmdir()
-        elif kind == "csv":
-            path.write_text(f"x\n{i}\n")
-        else:
-            pa = pytest.importorskip("pyarrow")
-            import pyarrow.feather
-            import pyarrow.parquet
-
-            write = pyarrow.parquet.write_table if kind == "parquet" else pyarrow.feather.write_feather
-            write(pa.table({"x": [i]}), str(path))
-    if kind == "db":
-        return lambda: sk.concatenate([sources.sqlite(folder / f"{i}.db", "t") for i in range(MANY)])
-    return lambda: sk.read(pattern)
-
-
-def number(item: Any) -> int:
-    if isinstance(item, tuple):
-        return int(item[1])
-    return int(item["x"] if isinstance(item, dict) else item)
-
-
-@pytest.mark.usefixtures("_few_descriptors")
-@pytest.mark.parametrize("kind", ["npy", "npz", "h5", "zip", "tar", "db", "csv", "parquet", "feather"])
-def test_few_files_are_open_at_once(kind: str, tmp_path: Path) -> None:
-    view = write_many(tmp_path, kind)()
-    before = len(os.listdir("/proc/self/fd"))
-    kept = list(view)  # rows do not keep their files open
-    assert [*map(number, kept)] == [*range(MANY)]
-    order = sk.shuffle(range(MANY), seed=0)
-    assert [number(item) for item in sk.gather(view, order)] == [*order]
-    assert len(os.listdir("/proc/self/fd")) <= before + 40
-    with view.prefetch(2, "thread") as ahead:
-        assert [*map(number, ahead)] == [*range(MANY)]
-
-
-def test_a_file_that_was_closed_is_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.import_module("seqkit.sources.handles"), "most_open", lambda: 2)
-    view = write_many(tmp_path, "zip")()
-    assert [number(view[i]) for i in (0, 1, 2, 0, 1, 2, 0)] == [0, 1, 2, 0, 1, 2, 0]
 
 
 # -------------------------------------------------------------------- the table

