@@ -97,21 +97,11 @@ def batch(
     drop_last = as_bool(drop_last, "batch: drop_last")
     check_callable(collate_fn, "batch: collate_fn", ("items",), optional=True)
     policy = as_last(last, "batch: last", drop_last=drop_last, pad=pad)
-    return sized(Batch(as_view(sequence, "batch"), k, policy, pad, collate_fn))
+    return sized(Batch(as_view(sequence, "batch"), k, k, policy, pad, collate_fn))
 
 
 class Batch(Grouped):
     """The view that `batch` returns."""
-
-    def __init__(
-        self,
-        source: View[Any],
-        size: int,
-        last: Last,
-        pad: Any,
-        collate_fn: Callable[[list[Any]], Any] | None,
-    ) -> None:
-        super().__init__(source, size, size, last, pad, collate_fn)
 
     def _set(self, i: int, value: Any) -> Iterable[Any]:
         if self._collate_fn not in (None, list, tuple) and not isinstance(self._collate_fn, Stacked):
@@ -122,9 +112,6 @@ class Batch(Grouped):
         if len(values) != len(members) and not padded:
             raise ValueError(f"batch: assigned {len(values)} values to a batch of {len(members)} items")
         return [w for j, item in zip(members, values, strict=False) for w in source._set(j, item)]
-
-    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Batch(sources[0], self._size, self._last, self._pad, self._given_fn)
 
     def _arguments(self, sources: list[str]) -> list[str]:
         pad = "last='pad'" if self._pad is None else f"pad={brief(self._pad)}"

@@ -16,7 +16,7 @@ from ..core.indices import Endless, IndexArray, Indices, Plan, as_array, as_inde
 from ..core.iteration import each_with, surviving
 from ..core.lengths import UNKNOWN, Length, Unsized
 from ..core.once import cached
-from ..core.plain import as_index, is_flag
+from ..core.plain import as_index
 from ..core.source import as_view
 from ..core.view import Indexable, Ordered, T, View
 from .bases.columns import Columns, selected
@@ -195,12 +195,9 @@ class GatherView(Columns[Any]):
         try:
             index = as_index(given)
         except TypeError:
-            hint = (
-                ", a bool. Pass numpy.asarray(mask) to select by a mask."
-                if is_flag(given)
-                else ", not an int"
-            )
-            raise TypeError(f"gather: indexes[{i}] is {brief(given)}{hint}") from None
+            raise TypeError(
+                f"gather: indexes[{i}] is {brief(given)}, not an int. A mask is a list or an array of bools."
+            ) from None
         n = self._sources[0]._n
         wrapped = index + n if index < 0 and not isinstance(n, Unsized) else index
         if not 0 <= wrapped < n:

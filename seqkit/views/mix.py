@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -97,17 +97,9 @@ def mix(
         raise ValueError("mix: at least one sequence is needed, got none")
     if stop not in ("first", "last", "cycle"):
         raise ValueError(f"mix: stop must be 'first', 'last' or 'cycle', got {stop!r}")
-    for source in sources:
-        if is_measured(source) and source._n is UNKNOWN:
-            _refuse(source)
     shares = as_shares(len(sources), weights)
     most, sources = _starting_anew(sources, shares, stop)
     return sized(Mix(sources, shares, most, as_seed(seed, "mix: seed"), 0, as_name(name, "mix: name")))
-
-
-def _refuse(source: View[Any]) -> NoReturn:
-    why = UNKNOWN.reason
-    raise TypeError(f"mix: each sequence must have a length or be unbounded, got {source!r}: {why}")
 
 
 def _starting_anew(
@@ -116,17 +108,14 @@ def _starting_anew(
     """Return the greatest length of a mixture, and its sequences: `epochs` of those that start again."""
     if stop == "first":
         return UNBOUNDED, sources
-    if stop == "cycle" and not all(map(is_measured, sources)):
-        return UNBOUNDED, tuple(
-            s if is_measured(s) and s._n is UNBOUNDED else Epochs(s, None) for s in sources
-        )
-    lengths = [source._n for source in sources]
-    if stop == "last" and not any(lengths):
+    known = [source._n for source in sources if stop == "last" or is_measured(source)]
+    if stop == "last" and not any(known):
         return UNBOUNDED, sources
-    if not all(lengths):
+    if not all(known):
         raise ValueError(f"mix: an empty sequence cannot start again, as stop={stop!r} requires")
-    if stop == "cycle" or any(isinstance(n, Unsized) for n in lengths):
-        return UNBOUNDED, tuple(s if isinstance(s._n, Unsized) else Epochs(s, None) for s in sources)
+    if stop == "cycle" or any(isinstance(n, Unsized) for n in known):
+        ends = [not (is_measured(source) and isinstance(source._n, Unsized)) for source in sources]
+        return UNBOUNDED, tuple(Epochs(s, None) if end else s for s, end in zip(sources, ends, strict=True))
     period = sum(shares)
     most = max(-(-len(s) * period // share) for s, share in zip(sources, shares, strict=True))
     drawn = [-(-most * share // period) for share in shares]
@@ -156,7 +145,9 @@ class Mix(OneOfSeveral, Random):
         period, ends = sum(self._shares), [self._most]
         for source, share in zip(self._sources, self._shares, strict=True):
             if source._n is UNKNOWN:
-                _refuse(source)
+                raise TypeError(
+                    f"mix: each sequence must have a length or be unbounded, got {source!r}: {UNKNOWN.reason}"
+                )
             if not isinstance(source._n, Unsized):
                 ends.append(source._n * period // share)
         return min(ends)

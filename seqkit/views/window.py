@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core.arguments import Last, as_last, check_callable, positive_int
 from ..core.lengths import sized
+from ..core.once import cached
 from ..core.source import as_view
 from ..core.view import Indexable, View
 from .bases.grouped import Grouped
@@ -86,20 +87,15 @@ def window(
 class Window(Grouped):
     """The view that `window` returns."""
 
-    def __init__(
-        self,
-        source: View[Any],
-        size: int,
-        stride: int,
-        last: Last,
-        pad: Any,
-        collate_fn: Callable[[list[Any]], Any] | None,
-    ) -> None:
-        super().__init__(source, size, stride, last, pad, collate_fn)
-        can_pad = last != "pad" or pad is not None  # with a value that an array can have
-        self._makes_arrays = collate_fn is None and can_pad and gives_arrays(source)
-        if self._makes_arrays or (self._takes_arrays and gives_arrays(source)):
-            self._reads_apart = True
+    @cached
+    def _makes_arrays(self) -> bool:
+        can_pad = self._last != "pad" or self._pad is not None  # with a value that an array can have
+        return self._collate_fn is None and can_pad and gives_arrays(self._sources[0])
+
+    @cached
+    def _reads_apart(self) -> bool:
+        is_slice = self._makes_arrays or (self._takes_arrays and gives_arrays(self._sources[0]))
+        return is_slice or self._stride >= self._size
 
     def _finish(self, i: int, items: Any) -> Any:
         if not self._makes_arrays:
@@ -108,9 +104,6 @@ class Window(Grouped):
         if not missing:
             return items
         return np.concatenate([items, np.full((missing, *items.shape[1:]), self._pad, items.dtype)])
-
-    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Window(sources[0], self._size, self._stride, self._last, self._pad, self._given_fn)
 
     def _arguments(self, sources: list[str]) -> list[str]:
         last = [] if self._last == "discard" else [f"last={self._last!r}"]

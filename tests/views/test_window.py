@@ -1,6 +1,5 @@
 """What is special about `window`: which windows there are, and that their overlap is read once."""
 
-import pickle
 from itertools import islice
 
 import numpy as np
@@ -292,14 +291,6 @@ def test_an_error_of_the_function_names_the_window():
             window(source, 2, collate_fn=lambda rows: len(5))[1]
     with pytest.raises(TypeError, match="window: collate_fn"):
         window("ab", 1, collate_fn=3)
-
-
-def test_a_pickled_window_has_the_array_once():
-    view = window(np.arange(10_000), 5, collate_fn=np.asarray)
-    before = len(pickle.dumps(view))
-    assert view[3].tolist() == [3, 4, 5, 6, 7]
-    assert len(pickle.dumps(view)) == before
-    assert pickle.loads(pickle.dumps(view))[3].tolist() == [3, 4, 5, 6, 7]
 
 
 def test_windows_of_arrays_and_maps_are_arrays(tmp_path):

@@ -13,6 +13,7 @@ from ...core.expression import name_of
 from ...core.indices import Endless, Expanded, Indices, Plan, as_list
 from ...core.iteration import draw, first_error, surviving, until_the_end
 from ...core.lengths import UNKNOWN, Length, Unsized, has_length, streams
+from ...core.once import cached
 from ...core.view import View
 from ...core.worker import empty, is_placing
 
@@ -38,13 +39,17 @@ class Grouped(View[Any]):
         self._size = size
         self._stride = stride
         self._streams = stride <= size
-        self._reads_apart = stride >= size  # one batched read per group
         self._last = last
         self._pad = pad
         self._given_fn = collate_fn
         self._collate_fn = in_shared_memory(collate_fn)
         # A collate function with this attribute gets the items of an array source as one array.
         self._takes_arrays: bool = getattr(self._collate_fn, "takes_arrays", False)
+
+    @cached
+    def _reads_apart(self) -> bool:
+        """Is there one batched read per group?"""
+        return self._stride >= self._size
 
     def _length(self) -> Length:
         n = self._sources[0]._n
@@ -160,6 +165,9 @@ class Grouped(View[Any]):
             return super()._head(n)
         needed = (n - 1) * self._stride + self._size if n else 0
         return self._rebuild((self._sources[0].head(needed),))
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return type(self)(sources[0], self._size, self._stride, self._last, self._pad, self._given_fn)
 
     def _ordered(self, items: bool) -> tuple[Any, ...]:
         return self._size, self._stride, self._last
