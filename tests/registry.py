@@ -1010,7 +1010,7 @@ PASSES = [
     ),
     Case(
         "window batched",
-        lambda s: sk.batch(sk.window(s, 3, pad=0), 2),
+        lambda s: sk.batch(sk.window(s, 3, pad=0, collate_fn=list), 2),
         lambda x: chunks([[i or 0 for i in row] for row in windows(x, 3, 1, "pad")], 2),
     ),
     Case("shard", lambda s: sk.shard(s, 1, 3), lambda x: x[len(x[::3]) :][: len(x[1::3])], writes=True),

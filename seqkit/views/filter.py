@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.arguments import as_bool, check_callable
-from ..core.errors import fail
+from ..core.errors import EndOfSequence, fail
 from ..core.expression import name_of
 from ..core.indices import Endless, IndexArray, Indices, Plan, compact
 from ..core.lengths import Length, has_length
@@ -23,9 +23,11 @@ from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
 from ..core.view import Indexable, T, View, in_order
 from .bases.forwards import read_forwards
-from .bases.scanned import END, Scan, Scanned
+from .bases.scanned import Scan, Scanned
 
 __all__ = ["Filter", "filter"]
+
+_END = object()
 
 
 def filter(  # noqa: A001 - the field's word for it
@@ -114,8 +116,10 @@ class FilterScan(Scan):
         self._bar = ExitStack()
 
     def step(self, i: int) -> Any:
-        if self.ready is not None:  # its items satisfy the predicate
-            return self.ready.popleft() if self.ready else END
+        if self.ready:  # its items satisfy the predicate
+            return self.ready.popleft()
+        if self.ready is not None:
+            raise self.end(i)
         if self._source is None:
             self._source = in_order(self.view._sources[0])
             progress = self.view._progress
@@ -125,8 +129,8 @@ class FilterScan(Scan):
             j = self.items_read
             try:
                 self.items_read += 1  # an item that cannot be read is passed over
-                item = next(self._source, END)
-                if item is END:
+                item = next(self._source, _END)
+                if item is _END:
                     self.items_read -= 1
                     break
                 wanted = self.view._is_wanted(j, item)
@@ -143,7 +147,7 @@ class FilterScan(Scan):
             if wanted:
                 return item
         self.close()
-        return self.end()
+        raise self.end(i)
 
     def close(self) -> None:
         """Close the bar of `progress`, if the scan made one."""
@@ -196,12 +200,13 @@ class Filter(Scanned[T]):
 
     def _scan(self, ready: deque[Any] | None) -> Chosen:
         with closing(FilterScan(self, None)) as scan:
-            for i in count():
-                item = scan.step(i)
-                if item is END:
-                    break
-                if ready is not None:
-                    ready.append(item)
+            try:
+                for i in count():
+                    item = scan.step(i)
+                    if ready is not None:
+                        ready.append(item)
+            except EndOfSequence:
+                pass
             return scan.result()
 
     def _forget(self) -> None:

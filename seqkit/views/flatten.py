@@ -21,9 +21,11 @@ from ..core.values import values_of
 from ..core.view import Indexable, T, View, in_order
 from .bases.forwards import read_forwards
 from .bases.groups import Group, Kept
-from .bases.scanned import END, Scan, Scanned
+from .bases.scanned import Scan, Scanned
 
 __all__ = ["Flatten", "flatten"]
+
+_END = object()
 
 
 def flatten(sequence: Indexable[Indexable[T]], lengths: Iterable[SupportsIndex] | None = None) -> View[T]:
@@ -109,8 +111,8 @@ class FlattenScan(Scan):
                     fail(self.view, i, error)
             try:
                 self._read += 1
-                current = next(self._source, END)
-                if current is END:
+                current = next(self._source, _END)
+                if current is _END:
                     break
                 length = self.view._size(self._read - 1, current)
             except Exception:
@@ -118,7 +120,7 @@ class FlattenScan(Scan):
                 raise
             self.lengths.append(length)
             self._current, self._rest = recognise(current, "flatten"), iter(range(length))
-        return self.end()
+        raise self.end(i)
 
     def result(self) -> Extents:
         return self.view._measured(self.lengths)  # type: ignore[no-any-return]

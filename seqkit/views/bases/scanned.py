@@ -5,20 +5,18 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, cast
 
 from ...core.errors import EndOfSequence
 from ...core.indices import Endless
-from ...core.iteration import surviving
+from ...core.iteration import Progress, restarting, surviving
 from ...core.lengths import Unsized, is_measured
 from ...core.once import Deferred
 from ...core.view import T_co, View
 from .passes import Passes
 
-__all__ = ["END", "Scan", "Scanned"]
-
-END = object()
+__all__ = ["Scan", "Scanned"]
 
 
 class Scan:
@@ -37,18 +35,18 @@ class Scan:
         self.is_complete = ready is None  # False after an error: the result would lack an item
 
     def step(self, i: int) -> Any:
-        """Return item `i` of the view, which is the next one, or `END`. After an error, continue after it."""
+        """Return item `i` of the view, which is the next one. After an error, continue after it."""
         raise NotImplementedError
 
     def result(self) -> Any:
         """Return the result of the scan, for `Scanned._found`."""
         raise NotImplementedError
 
-    def end(self) -> object:
-        """Offer the result to the view, if no error occurred, and return `END`. The first result counts."""
+    def end(self, i: int) -> EndOfSequence:
+        """Offer the result to the view, unless an error occurred. Return the exception for the end."""
         if self.is_complete and not self.view._is_unsized:
             self.view._found.offer(self.result())
-        return END
+        return EndOfSequence(f"the sequence ends before index {i}")
 
 
 class Iteration:
@@ -62,27 +60,23 @@ class Iteration:
         self.view = view
         self.ready: deque[Any] | None = None
         self._thread = threading.get_ident()
-        self._step: Callable[[int], Any] | None = None
+        self._items: Iterator[Any] | None = None
 
     def waits(self) -> bool:
         """Has it not begun? An iteration of another thread may begin at any time."""
-        return self._step is None and self._thread == threading.get_ident()
+        return self._items is None and self._thread == threading.get_ident()
 
-    def read(self, i: int) -> Any:
-        """Return item `i`, which is the next one."""
-        if self._step is None:
-            self._step = self._begin()
-        item = self._step(i)
-        if item is END:
-            raise EndOfSequence(f"the sequence ends before index {i}")
-        return item
+    def __call__(self, progress: Progress) -> Iterator[Any]:
+        if self._items is None:
+            self._items = self._begin()
+        yield from self._items
+        progress.done = True
 
-    def _begin(self) -> Callable[[int], Any]:
-        if self.ready is None and self.view._found.known:
-            items = self.view._iter(range(len(self.view)))
-            return lambda i: next(items, END)
-        scan: Scan = self.view._begin(self.ready)
-        return scan.step
+    def _begin(self) -> Iterator[Any]:
+        view = self.view
+        if self.ready is None and view._found.known:
+            return cast(Iterator[Any], view._iter(range(len(view))))
+        return surviving(view, Endless(), view._begin(self.ready).step)
 
 
 class Scanned(View[T_co]):
@@ -155,7 +149,7 @@ class Scanned(View[T_co]):
             return self._iter(range(len(self)))
         iteration = Iteration(self)
         self._last = weakref.ref(iteration)
-        return surviving(self, Endless(), iteration.read)
+        return restarting(iteration)
 
     def _head(self, n: int) -> View[T_co]:
         if self._found.known:
