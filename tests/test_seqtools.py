@@ -46,7 +46,7 @@ SEQTOOLS: dict[str, Callable[..., Any]] = {
 
 # The defaults in which seqkit differs, which the page names.
 OWN_DEFAULTS = {
-    ("add_cache", "cache_size"): None,  # which means 1, unless `cache` or `max_bytes` is given
+    ("add_cache", "cache_size"): None,  # all items, up to 1 GiB
     ("prefetch", "nworkers"): None,
     ("prefetch", "max_buffered"): None,
     ("prefetch", "shm_size"): None,
@@ -103,12 +103,12 @@ def test_the_page_lists_the_defaults_that_differ(name: str, parameter: str) -> N
     assert len(rows) == 1
 
 
-def test_a_cache_of_no_size_keeps_one_item() -> None:
+def test_a_cache_of_no_size_keeps_all_items() -> None:
     calls: list[int] = []
     cached = sk.add_cache(sk.smap(calls.append, range(3)))
     for i in (0, 0, 1, 1, 0):
         cached[i]
-    assert calls == [0, 1, 0]
+    assert calls == [0, 1]
 
 
 def test_take_is_gather() -> None:

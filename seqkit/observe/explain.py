@@ -277,8 +277,7 @@ def _state(view: View[Any]) -> list[str]:
             state = "closed" if view.engine.closed else "no workers"
         return [*[f"auto: {chosen}"] * bool(chosen), state]
     if isinstance(view, AddCache):
-        now, reads = view._contents, view._contents.hits + view._contents.computed
-        return [f"{len(now.memory)} items kept", *[f"{now.hits} hits in {reads} reads"] * bool(reads)]
+        return [f"{len(view.kept)} items kept"]
     return []
 
 

@@ -9,6 +9,7 @@ import pickle
 import struct
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -239,7 +240,9 @@ def without_nodes(view: View[Any], nodes: bool = False) -> View[Any]:
     def change(view: View[Any], sources: tuple[View[Any], ...]) -> View[Any] | None:
         if isinstance(view, Prefetch) and not nodes:
             return sources[0]
-        return view._in_memory(sources) if isinstance(view, AddCache) else None
+        if not isinstance(view, AddCache):
+            return None
+        return AddCache(sources[0], replace(view.settings.fresh(""), store=None, key=None))
 
     return _rewritten(view, change)
 

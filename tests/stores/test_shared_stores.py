@@ -65,5 +65,5 @@ def test_ranks_share_a_store_by_key(tmp_path: Path) -> None:
 def test_a_sequence_without_a_length_is_refused_where_items_are_named_by_key(tmp_path: Path) -> None:
     unsized = sk.uniter(data)
     assert list(sk.add_cache(unsized, store=tmp_path)) == list(data())
-    with pytest.raises(ValueError, match="another order"):
+    with pytest.raises(ValueError, match="another plan: order is"):
         sk.add_cache(unsized, store=tmp_path, key=lambda i: N - i)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,18 +16,22 @@ from ...core.epoch import EpochPair
 from ...core.errors import EndOfSequence, as_given, fail
 from ...core.indices import Indices, Plan, as_list, ends
 from ...core.iteration import surviving
-from ...core.lengths import sized
+from ...core.lengths import Unsized, sized
 from ...core.source import as_view
 from ...core.view import Indexable, T, View
 from ...core.worker import private_memory
 from ...views.bases.decided import Decided
 from ...views.bases.order_digest import order_digest
-from ..directory import ABSENT
-from .contents import Computation, Contents, computing_many
-from .memory import CacheMapping
-from .settings import CacheSettings, Policy, StoreKey, check_mapping
+from .directory import ABSENT, Directory
+from .memory import CacheMapping, CacheMemory
 
 __all__ = ["AddCache", "add_cache"]
+
+Policy = Literal["lru", "fifo"]
+StoreKey = Callable[[int], Any]
+
+# Most bytes in memory if neither a number of items, nor of bytes, nor a mapping is given.
+MOST_BYTES = 1 << 30
 
 
 def add_cache(
@@ -50,8 +54,7 @@ def add_cache(
     arr : View or indexable
         Where the items come from.
     cache_size : int, optional
-        Largest number of items in memory. 0 keeps none. None (the default) means 1, or no limit if
-        `max_bytes` or `cache` is given.
+        Largest number of items in memory. 0 keeps none. None (the default): no limit but `max_bytes`.
     cache : mapping, optional
         Keeps the items in memory, by index. It needs ``in``, ``[i]``, ``[i] = item`` and ``del [i]``, as a
         dict has. It may drop items by itself. Items that it holds already are used. None (the default): a new
@@ -59,9 +62,9 @@ def add_cache(
     policy : "lru" or "fifo"
         The item that is dropped first: the least recently read one (default), or the oldest one.
     max_bytes : int, optional
-        Most bytes in memory, 1 or more. The size of an item is the larger of `sys.getsizeof` and ``nbytes``,
-        including the parts of tuples, lists, sets and dicts. A larger item is not kept. None (the default):
-        no limit.
+        Most bytes in memory, in each process, 1 or more. The size of an item is the larger of `sys.getsizeof`
+        and ``nbytes``, including the parts of tuples, lists, sets and dicts. A larger item is not kept. None
+        (the default): 1 GiB, or no limit if `cache_size` or `cache` is given.
     store : path, optional
         Directory in which all items are kept as files. It is created with the first item. Other processes and
         later runs can use it too. None (the default) keeps items in memory only.
@@ -106,19 +109,46 @@ def add_cache(
     max_bytes = optional_int(max_bytes, "add_cache: max_bytes")
     if policy not in ("lru", "fifo"):
         raise ValueError(f"add_cache: policy must be 'lru' or 'fifo', got {as_given(policy)}")
-    if cache is not None:
-        check_mapping(cache)
+    _check_mapping(cache)
     if store is not None and not isinstance(store, str | os.PathLike):
         raise TypeError(f"add_cache: store must be a path, got {as_given(store)}")
     check_callable(key, "add_cache: key", optional=True)
     if key is not None and store is None:
         raise ValueError("add_cache: key needs a store, got store=None")
     if cache_size is None and cache is None and max_bytes is None:
-        cache_size = 1
+        max_bytes = MOST_BYTES
     path = None if store is None else os.path.abspath(os.path.expanduser(store))
     source = as_view(arr, "add_cache")
     order = order_digest(source, items=True) if path is not None and key is None else None
     return sized(AddCache(source, CacheSettings(cache_size, cache, policy, max_bytes, path, key, order)))
+
+
+def _check_mapping(cache: Any) -> None:
+    if isinstance(cache, type | MutableSequence):  # `i in list` would look for an item i
+        raise TypeError(f"add_cache: cache must be a mapping, got {as_given(cache)}")
+    for method in ("__contains__", "__getitem__", "__setitem__", "__delitem__") if cache is not None else ():
+        if not hasattr(cache, method):
+            raise TypeError(f"add_cache: cache must be a mapping with {method}, got {as_given(cache)}")
+
+
+@dataclass(frozen=True)
+class CacheSettings:
+    """The arguments of `add_cache`, the digest of its items, and `scope`, the name of a part of the store."""
+
+    cache_size: int | None
+    cache: CacheMapping | None
+    policy: Policy
+    max_bytes: int | None
+    store: str | None
+    key: StoreKey | None
+    order: str | None
+    scope: str = ""
+
+    def fresh(self, scope: str) -> CacheSettings:
+        """Return the settings for other items: with a new dict, and another part of the store."""
+        is_bounded = self.cache is None or self.cache_size is not None or self.max_bytes is not None
+        most_bytes = self.max_bytes if is_bounded else MOST_BYTES  # limits of a user's mapping are unknown
+        return replace(self, cache=None, max_bytes=most_bytes, scope=scope)
 
 
 class AddCache(View[T]):
@@ -126,47 +156,42 @@ class AddCache(View[T]):
 
     _passes_on = True
 
-    def __init__(self, source: View[T], settings: CacheSettings, contents: Contents | None = None) -> None:
+    def __init__(self, source: View[T], settings: CacheSettings, kept: CacheMemory | None = None) -> None:
         super().__init__((source,))
-        self._settings = settings
-        self._contents = settings.contents(source) if contents is None else contents
+        self.settings = settings
+        self._store: Directory | None = None
+        if settings.store is not None:
+            length = None if settings.key is not None or isinstance(source._n, Unsized) else source._n
+            self._store = Directory(settings.store, length, settings.scope, settings.order)
+        mapping: CacheMapping = {} if settings.cache is None else settings.cache
+        self.kept = kept or CacheMemory(
+            mapping, settings.cache_size, settings.max_bytes, settings.policy == "lru"
+        )
 
     def clear(self) -> None:
         """Drop all items, including those in the store. They are computed again at the next read."""
-        self._contents.forget(None)
-        if self._contents.store is not None:
-            self._contents.store.clear()
+        self.kept.forget(None)
+        if self._store is not None:
+            self._store.clear()
 
     # ---------------------------------------------------------------- reading
 
     def _get(self, i: int) -> Any:
-        contents = self._contents
-        item = contents.find(i)
-        while item is ABSENT:
-            computation, ours = contents.claim(i)
-            if ours:
-                try:
-                    return self._compute(i, computation)
-                finally:
-                    del computation  # it may hold the error, whose traceback refers to this frame
-            if not computation.may_be_awaited():
-                return self._evaluate(i)
-            item = computation.wait()
+        item = self.kept.get(i)
+        if item is ABSENT:
+            with self.kept.computing([i], wait=True):
+                item = self.kept.get(i)  # another thread may have computed it since
+                if item is ABSENT:
+                    item = self._compute(i)
         return item
 
-    def _compute(self, i: int, computation: Computation) -> Any:
-        """Get item `i` for this thread and for all threads that wait for it."""
-        try:
-            item = self._load(i)
-            is_stored = item is not ABSENT
-            if not is_stored:
-                item = self._evaluate(i)
-                self._save(i, item)
-        except BaseException as error:
-            self._contents.finish({i: computation}, {}, error)
-            del computation
-            raise
-        self._contents.finish({i: computation}, {i: item}, stored=int(is_stored))
+    def _compute(self, i: int) -> Any:
+        changes = self.kept.changes
+        item = self._load(i)
+        if item is ABSENT:
+            item = self._evaluate(i)
+            self._save(i, item)
+        self.kept.put(i, item, changes)
         return item
 
     def _evaluate(self, i: int) -> Any:
@@ -174,8 +199,8 @@ class AddCache(View[T]):
             return self._sources[0]._get(i)
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
-        wanted, contents = as_list(indices), self._contents
-        items: dict[int, Any] = {i: contents.find(i) for i in wanted}
+        wanted = as_list(indices)
+        items: dict[int, Any] = {i: self.kept.get(i) for i in wanted}
         missing = [i for i, item in items.items() if item is ABSENT]
         if len(missing) > 1:
             items.update(self._compute_many(missing))
@@ -185,27 +210,21 @@ class AddCache(View[T]):
         return [items[i] for i in wanted]
 
     def _compute_many(self, indices: list[int]) -> dict[int, Any]:
-        """Get the items that no other thread is computing, with one read."""
-        contents, computations, found, hits = self._contents, dict[int, Computation](), dict[int, Any](), 0
-        try:
-            for i in indices:
-                computation, ours = contents.claim(i)
-                if ours:
-                    computations[i] = computation
-            stored = {i: self._load(i) for i in computations}
-            found.update((i, item) for i, item in stored.items() if item is not ABSENT)
-            hits = len(found)
-            needed = [i for i in computations if i not in found]
+        """Return the items that no other thread is computing, with one read."""
+        with self.kept.computing(indices, wait=False) as ours:
+            changes = self.kept.changes
+            found = {i: self.kept.get(i) for i in ours}
+            found |= {i: self._load(i) for i, item in found.items() if item is ABSENT}
+            needed = [i for i, item in found.items() if item is ABSENT]
             if needed:
-                with private_memory(), computing_many():
+                with private_memory():
                     items: Any = self._sources[0]._getmany(needed)
                 rows = type(items) is np.ndarray and not items.dtype.hasobject
                 for i, item in zip(needed, items, strict=True):
-                    kept = item.copy() if rows else item  # a row would keep the whole array alive
-                    self._save(i, kept)
-                    found[i] = kept
-        finally:
-            contents.finish(computations, found, stored=hits)
+                    found[i] = item.copy() if rows else item  # a row would keep the whole array alive
+                    self._save(i, found[i])
+            for i, item in found.items():
+                self.kept.put(i, item, changes)
         return found
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
@@ -221,80 +240,79 @@ class AddCache(View[T]):
 
     def _draw(self, i: int, items: Iterator[Any]) -> Any:
         """Return the next item that is read from the source, and keep it."""
+        changes = self.kept.changes
         with private_memory():
             item = next(items, ABSENT)
         if item is ABSENT:
             raise EndOfSequence(f"the sequence ends before index {i}")
         self._save(i, item)
-        self._contents.put(i, item)
+        self.kept.put(i, item, changes)
         return item
 
     def _holds(self, i: int) -> bool:
         try:
-            return self._contents.holds(i, self._key(i))
+            return i in self.kept or (self._store is not None and self._key(i) in self._store)
         except Exception:
             return False  # reading the item raises the error
 
     def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        name = i if self._settings.key is None else ABSENT  # `key` is a user function
-        return () if self._contents.holds(i, name) else self._parts(i)
+        # `key` is a function of the user, which is not called here.
+        is_kept = i in self.kept if self.settings.key is not None else self._holds(i)
+        return () if is_kept else self._parts(i)
 
     # ---------------------------------------------------------------- the store
 
     def _key(self, i: int) -> Any:
-        key = self._settings.key
+        key = self.settings.key
         return i if key is None else key(i)
 
     def _load(self, i: int) -> Any:
-        store = self._contents.store
-        if store is None:
+        if self._store is None:
             return ABSENT
         try:
-            return store.get(self._key(i))
+            return self._store.get(self._key(i))
         except Exception as error:
             fail(self, i, error, "reading the store")
 
     def _save(self, i: int, item: Any) -> None:
-        store = self._contents.store
-        if store is not None:
+        if self._store is not None:
             try:
-                store.put(self._key(i), item)
+                self._store.put(self._key(i), item)
             except Exception as error:
                 fail(self, i, error, "writing the store")
 
     # ---------------------------------------------------------------- writing
 
     def _set(self, i: int, value: Any) -> Iterable[Any]:
-        if self._contents.store is not None:
+        if self._store is not None:
             raise TypeError("add_cache does not support assignment with a store, which outlives the source")
         # The item that is read back may differ from the one written. With views beneath, other items may be
         # made of the same source item.
         forgotten = None if self._sources[0]._sources else i
-        return [*self._sources[0]._set(i, value), partial(self._contents.forget, forgotten)]
+        return [*self._sources[0]._set(i, value), partial(self.kept.forget, forgotten)]
 
     # ---------------------------------------------------------------- the expression
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         if sources[0] is self._sources[0]:
-            return AddCache(sources[0], self._settings, self._contents)
-        return AddCache(sources[0], self._settings.fresh(self._settings.scope))
-
-    def _in_memory(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        """Return the same view over other sources, with an empty memory and no store, for `verify`."""
-        return AddCache(sources[0], replace(self._settings.fresh(""), store=None, key=None))
+            return AddCache(sources[0], self.settings, self.kept)
+        return AddCache(sources[0], self.settings.fresh(self.settings.scope))
 
     def _keyed(self, sources: tuple[View[Any], ...], epoch: EpochPair) -> View[Any]:
         if not self._varies or sources[0] is self._sources[0]:
             return self  # and keep its items
         scope = f"epoch-{epoch.draws}"
         if epoch.order != epoch.draws:  # the orders stand in another epoch
-            scope = f"{self._settings.scope.partition('-draws-')[0]}-draws-{epoch.draws}"
-        return AddCache(sources[0], self._settings.fresh(scope))
+            scope = f"{self.settings.scope.partition('-draws-')[0]}-draws-{epoch.draws}"
+        return AddCache(sources[0], self.settings.fresh(scope))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return AddCache, (self._sources[0], self._settings.emptied())
+        settings = self.settings
+        if isinstance(settings.cache, dict):  # a pickle has no items
+            settings = replace(settings, cache={})
+        return AddCache, (self._sources[0], settings)
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        settings = self._settings
+        settings = self.settings
         named = {"cache_size": settings.cache_size, "max_bytes": settings.max_bytes, "store": settings.store}
         return [*sources, *(f"{name}={value!r}" for name, value in named.items() if value is not None)]

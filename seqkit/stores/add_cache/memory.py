@@ -1,13 +1,17 @@
-"""The memory of `add_cache`: a mapping that is bounded in items and bytes."""
+"""The items that a cache keeps in memory, for several threads."""
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
+import weakref
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
 
-from ..directory import ABSENT
+from .directory import ABSENT
 
 __all__ = ["CacheMapping", "CacheMemory", "size_of"]
 
@@ -48,93 +52,150 @@ def _parts(value: Any) -> Iterable[Any]:
     return value if isinstance(value, tuple | list | set | frozenset) else ()
 
 
+class _Nesting(threading.local):
+    depth = 0
+
+
 class CacheMemory:
-    """A mapping of bounded size.
+    """A mapping of bounded size from the indices of items to items.
+
+    A thread that computes an item holds the lock of the item, so that other threads wait and find it.
+    Different items are computed at the same time.
 
     Parameters
     ----------
-    values : CacheMapping
-        Holds the values. It may contain values already, and may drop some by itself.
+    mapping : CacheMapping
+        Holds the items. It may have some already, and may drop some by itself.
     most : int or None
-        Largest number of values.
+        Largest number of items.
     most_bytes : int or None
-        Largest number of bytes, by `size_of`. A larger value is not kept.
+        Largest number of bytes, by `size_of`. A larger item is not kept.
     refresh : bool
-        Does reading a value make it the last one to be dropped?
+        Does reading an item make it the last one to be dropped?
+
+    Attributes
+    ----------
+    changes : int
+        Counts calls of `forget`. An item that was computed before one is not kept.
 
     Examples
     --------
-    >>> memory = CacheMemory({}, 2, None, refresh=True)
-    >>> for key in "ab": memory.put(key, key.upper())
-    >>> memory.get("a"); memory.put("c", "C"); memory.get("b") is ABSENT
-    'A'
+    >>> kept = CacheMemory({}, 2, None, refresh=True)
+    >>> for i in range(2): kept.put(i, str(i), kept.changes)
+    >>> kept.get(0); kept.put(2, "2", kept.changes); kept.get(1) is ABSENT
+    '0'
     True
     """
 
-    def __init__(self, values: CacheMapping, most: int | None, most_bytes: int | None, refresh: bool) -> None:
-        self._values = values
+    def __init__(
+        self, mapping: CacheMapping, most: int | None, most_bytes: int | None, refresh: bool
+    ) -> None:
+        self.changes = 0
+        self._mapping = mapping
         self._most = sys.maxsize if most is None else most
         self._most_bytes = most_bytes
         self._refresh = refresh
-        self._sizes: OrderedDict[Any, int] = OrderedDict()  # the first one is dropped next
+        self._sizes: OrderedDict[int, int] = OrderedDict()  # the first one is dropped next
         self._nbytes = 0
+        self._after_fork()
+        _all.add(self)
+
+    def _after_fork(self) -> None:
+        """Make the locks anew: in a forked process, the threads that held them do not exist."""
+        self._lock = threading.RLock()  # reentrant: dropping an item may run a finaliser
+        self._locks: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        self._nesting = _Nesting()
+        self._nbytes = sum(self._sizes.values())
 
     def __len__(self) -> int:
         return len(self._sizes)
 
-    def __contains__(self, key: Any) -> bool:
-        return self._most > 0 and key in self._values
+    def __contains__(self, i: int) -> bool:
+        with self._lock:
+            return self._most > 0 and i in self._mapping
 
-    def get(self, key: Any) -> Any:
-        """Return a value, or `ABSENT`."""
-        if not self._most:
-            return ABSENT
-        value = ABSENT
+    @contextmanager
+    def computing(self, indices: Iterable[int], wait: bool) -> Iterator[list[int]]:
+        """Hold the locks of the items that this thread computes, and yield their indices.
+
+        With `wait`, wait for other threads that compute them. A thread that has locks of this cache already
+        never waits, because the other thread may be waiting for it.
+        """
+        ours = []
+        with ExitStack() as held:
+            for i in indices:
+                with self._lock:
+                    lock = self._locks.setdefault(i, threading.RLock())
+                if lock.acquire(blocking=wait and not self._nesting.depth):
+                    held.callback(lock.release)
+                    ours.append(i)
+            self._nesting.depth += 1
+            try:
+                yield ours
+            finally:
+                self._nesting.depth -= 1
+
+    def get(self, i: int) -> Any:
+        """Return an item, or `ABSENT`."""
+        with self._lock:
+            item = self._found(i) if self._most else ABSENT
+            if item is ABSENT:
+                self._nbytes -= self._sizes.pop(i, 0)
+            elif i not in self._sizes:
+                self._note(i, item)
+            elif self._refresh:
+                self._sizes.move_to_end(i)
+            return item
+
+    def _found(self, i: int) -> Any:
         try:
-            if key in self._values:
-                value = self._values[key]
+            if i in self._mapping:
+                return self._mapping[i]
         except KeyError:  # the mapping has just dropped it
             pass
-        if value is ABSENT:
-            self._forget(key)
-        elif key not in self._sizes:
-            self._note(key, self._size(value))
-        elif self._refresh:
-            self._sizes.move_to_end(key)
-        return value
+        return ABSENT
 
-    def put(self, key: Any, value: Any) -> None:
-        self.drop(key)
-        size = self._size(value)
-        if self._most and (self._most_bytes is None or size <= self._most_bytes):
-            self._values[key] = value
-            self._note(key, size)
+    def put(self, i: int, item: Any, changes: int) -> None:
+        """Keep an item that was computed when `changes` had this value."""
+        with self._lock:
+            if self._most and changes == self.changes:
+                self._drop(i)
+                self._mapping[i] = item
+                self._note(i, item)
 
-    def drop(self, key: Any) -> None:
-        self._forget(key)
+    def _note(self, i: int, item: Any) -> None:
+        """Count an item of the mapping, and drop others to make room."""
+        self._sizes[i] = 0 if self._most_bytes is None else size_of(item)
+        self._nbytes += self._sizes[i]
+        if self._sizes[i] > (self._most_bytes or 0):
+            self._drop(i)
+        while len(self._sizes) > self._most or self._nbytes > (self._most_bytes or 0):
+            self._drop(next(iter(self._sizes)))
+
+    def _drop(self, i: int) -> None:
+        self._nbytes -= self._sizes.pop(i, 0)
         try:
-            if key in self._values:
-                del self._values[key]
+            if i in self._mapping:
+                del self._mapping[i]
         except KeyError:
             pass
 
-    def clear(self) -> None:
-        """Drop all values. If the mapping cannot be iterated, drop those that were put or read here."""
-        for key in list(self._values if isinstance(self._values, Iterable) else self._sizes):
-            self.drop(key)
+    def forget(self, i: int | None) -> None:
+        """Drop an item, or all items: if the mapping cannot be iterated, those that were put or read here."""
+        with self._lock:
+            self.changes += 1
+            everything = self._mapping if isinstance(self._mapping, Iterable) else self._sizes
+            for each in list(everything) if i is None else [i]:
+                self._drop(each)
 
-    def repair(self) -> None:
-        """Repair the state if a fork interrupted a change."""
-        self._nbytes = sum(self._sizes.values())
 
-    def _size(self, value: Any) -> int:
-        return 0 if self._most_bytes is None else size_of(value)
+_all: weakref.WeakSet[CacheMemory] = weakref.WeakSet()
 
-    def _note(self, key: Any, size: int) -> None:
-        self._sizes[key] = size
-        self._nbytes += size
-        while len(self._sizes) > self._most or self._nbytes > (self._most_bytes or 0):
-            self.drop(next(iter(self._sizes)))
 
-    def _forget(self, key: Any) -> None:
-        self._nbytes -= self._sizes.pop(key, 0)
+def _after_fork() -> None:
+    for kept in list(_all):
+        kept._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from ...core.arguments import is_table
 from ...core.view import View
-from ..directory import replace_file
-from .plan import Plan
+from ..files import replace_file
 
 __all__ = ["NpyFile"]
 
@@ -35,7 +34,7 @@ class NpyFile:
         self.folder = f"{path}.partial"
         self._data = os.path.join(self.folder, "data.npy")
 
-    def is_finished(self, wanted: Plan) -> bool:
+    def is_finished(self, wanted: dict[str, Any]) -> bool:
         if os.path.lexists(self._path):
             raise FileExistsError(
                 f"materialize: {self._path!r} exists already. Read it, delete it, or write somewhere else."
@@ -53,7 +52,7 @@ class NpyFile:
             _write_header(file, n, array)
             file.truncate(file.tell() + n * array.nbytes)
 
-    def resume(self, plan: Plan) -> list[int]:
+    def resume(self, plan: dict[str, Any]) -> list[int]:
         data = np.load(self._data, mmap_mode="r")  # raises ValueError if it is too short
         self.kind, self._start = (data.dtype, data.shape[1:]), data.offset
         self._n, self._k = plan["n"], plan["k"]

@@ -5,18 +5,25 @@ from __future__ import annotations
 import base64
 import json
 import os
+from datetime import date, time, timedelta
+from functools import reduce
 from typing import Any, NoReturn
 
+import numpy as np
+
+from ...core.errors import summary
 from ...core.lazy import need
 from ...core.view import View
 from ...sources.parquet import PLAN, SUCCESS, parquet, part_names
-from ..directory import replace_file
-from .arrow_types import merged, type_of
-from .plan import Plan, refuse_other
+from ..files import refuse_other, replace_file
 
 __all__ = ["ParquetFolder"]
 
 KEY = b"seqkit"  # of the metadata
+# Values whose lists are left to Arrow. It turns ints among floats into equal floats, or refuses them.
+_PLAIN = {int, float, bool, str, bytes, type(None)}
+# Values that may lose something in Arrow, such as a zone or nanoseconds.
+_COMPARED = (date, time, timedelta, set, frozenset)
 
 
 class ParquetFolder:
@@ -31,7 +38,7 @@ class ParquetFolder:
     def __init__(self, path: str) -> None:
         self.folder = path
 
-    def is_finished(self, wanted: Plan) -> bool:
+    def is_finished(self, wanted: dict[str, Any]) -> bool:
         names = os.listdir(self.folder) if os.path.isdir(self.folder) else []
         if SUCCESS not in names:
             if (names and PLAN not in names) or (not names and os.path.isfile(self.folder)):
@@ -41,7 +48,7 @@ class ParquetFolder:
             plan = self._about("part-000000.parquet")["plan"]
         except (KeyError, OSError):
             self._refuse()
-        refuse_other(plan, wanted, self.folder)
+        refuse_other(plan, wanted, f"materialize: {self.folder}")
         return True
 
     def _refuse(self) -> NoReturn:
@@ -54,7 +61,7 @@ class ParquetFolder:
         need("pyarrow", "materialize: .parquet")
         self.kind, _ = self.keep(None, first)
 
-    def resume(self, plan: Plan) -> list[int]:
+    def resume(self, plan: dict[str, Any]) -> list[int]:
         self._plan = plan
         self._names = part_names(plan["n"], plan["k"])
         missing = []
@@ -131,3 +138,73 @@ class ParquetFolder:
 
     def view(self) -> View[Any]:
         return parquet(self.folder)
+
+
+# -------------------------------------------------------------------- types
+#
+# All items have one type, and only null gives way. Arrow itself would change values silently: with a given
+# type, it cuts 1.5 to 1, drops time zones and further keys, and makes None of missing ones.
+
+
+def type_of(value: Any, place: str = "") -> Any:
+    """Return the type of a value in Arrow. Raise TypeError if Arrow cannot hold the same value.
+
+    >>> type_of({"x": 1.5, "y": [{"z": np.int8(1)}, {"z": None}]})
+    StructType(struct<x: double, y: list<item: struct<z: int8>>>)
+    """
+    import pyarrow as pa
+
+    if isinstance(value, dict):
+        if not value or not all(type(key) is str for key in value):
+            raise TypeError(f"{place or 'the item'} must be a dict with text as keys, got {list(value)}")
+        return pa.struct([(key, type_of(part, f"{place}[{key!r}]")) for key, part in value.items()])
+    parts = value.tolist() if isinstance(value, np.ndarray) and value.dtype.hasobject else value
+    if isinstance(parts, list | tuple) and not _PLAIN.issuperset(map(type, parts)):
+        kinds = (type_of(part, f"{place}[{k}]") for k, part in enumerate(parts))
+        return pa.list_(reduce(lambda known, found: merged(known, found, f"{place}[…]"), kinds))
+    try:
+        scalar = pa.scalar(value)
+        if isinstance(value, _COMPARED) and scalar.as_py() != value:
+            raise ValueError(f"it would become {scalar.as_py()!r}")
+        if isinstance(value, np.ma.MaskedArray):
+            raise ValueError("it would lose its mask")
+    except Exception as error:
+        raise TypeError(
+            f"{place}, a {type(value).__name__}, is no value of Parquet: {summary(error)}. Convert it to"
+            " numbers, text, bytes, dates, or one-dimensional arrays, lists or dicts of them"
+        ) from error
+    return scalar.type
+
+
+def merged(known: Any, found: Any, place: str = "") -> Any:
+    """Return the one type of values of a known type and of another one. Raise TypeError if they differ.
+
+    >>> import pyarrow as pa
+    >>> merged(pa.list_(pa.null()), pa.list_(pa.int8()))
+    ListType(list<item: int8>)
+    """
+    from pyarrow import list_, struct, types
+
+    if known is None or known == found or types.is_null(known):
+        return found
+    if types.is_null(found):
+        return known
+    if types.is_list(known) and types.is_list(found):
+        return list_(merged(known.value_type, found.value_type, f"{place}[…]"))
+    if not (types.is_struct(known) and types.is_struct(found)):
+        raise TypeError(
+            f"{place} is {found}, and {known} in the items before. Convert one of them, so that all have"
+            " one type"
+        )
+    names = [field.name for field in known]
+    if {*names} != {field.name for field in found}:
+        raise TypeError(
+            f"{place or 'the item'} has the keys {[field.name for field in found]}, and in the items before"
+            f" {names}. Use None for missing values, so that all items have the same keys"
+        )
+    return struct(
+        [
+            (name, merged(known.field(name).type, found.field(name).type, f"{place}[{name!r}]"))
+            for name in names
+        ]
+    )

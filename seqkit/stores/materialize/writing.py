@@ -6,13 +6,16 @@ continues with the others.
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import dropwhile
 from os import PathLike, fspath
-from typing import Any, Protocol
+from typing import Any, TextIO, TypeAlias
 
 import numpy as np
 
@@ -22,62 +25,21 @@ from ...core.progress import Progress, reporting
 from ...core.view import View
 from ...core.worker import private_memory
 from ...engine.prefetch import prefetch
+from ...sources.parquet import PLAN
 from ...views.bases.order_digest import order_digest
 from ..add_cache.memory import size_of
+from ..files import refuse_other
 from .attempts import LeftOut, OnError, attempt, report_failed
 from .npy_file import NpyFile
 from .parquet_folder import ParquetFolder
-from .plan import Plan, agreed, locked
 
 __all__ = ["write"]
 
 _END: Any = object()
 
 
-class Target(Protocol):
-    """A file or folder that is written in parts. Part `p` has the positions ``p * k`` to ``(p + 1) * k - 1``.
-
-    Attributes
-    ----------
-    folder : str
-        Where the plan is, and the parts, until all are written.
-    kind : object
-        The type of the items, as far as it is known.
-    """
-
-    folder: str
-    kind: Any
-
-    def __init__(self, path: str) -> None: ...
-
-    def is_finished(self, wanted: Plan) -> bool:
-        """Is the result there, by this plan? Raise an error if something else is there."""
-
-    def begin(self, first: Any, n: int) -> None:
-        """Take the type of the first item. Raise TypeError if it cannot be written."""
-
-    def resume(self, plan: Plan) -> list[int]:
-        """Return the parts that are missing."""
-
-    def keep(self, kind: Any, item: Any) -> tuple[Any, Any]:
-        """Return a type that an item has too, and what is written of it. Raise TypeError if there is none."""
-
-    def write(self, p: int, kind: Any, rows: dict[int, Any], failed: dict[int, str]) -> None:
-        """Write a part: its rows, and the errors of items that are left out, by position."""
-
-    def check(self, p: int) -> None:
-        """Take the type of a part that was written. Raise TypeError if it does not fit the others."""
-
-    def failed(self) -> dict[int, str]:
-        """Return the errors of all items that are left out, by position."""
-
-    def finish(self) -> None:
-        """Make the result of all parts."""
-
-    def view(self) -> View[Any]:
-        """Return a view of the result."""
-
-
+Plan: TypeAlias = dict[str, Any]
+Target: TypeAlias = NpyFile | ParquetFolder
 TARGETS: dict[str, type[Target]] = {".npy": NpyFile, ".parquet": ParquetFolder}
 # A part has at most so many items, and so many bytes. A sequence has about so many parts, or more.
 PART_ITEMS = 8192
@@ -109,14 +71,15 @@ def write(
         ahead([])  # checks the arguments before anything is written
     except (TypeError, ValueError) as error:
         raise type(error)(str(error).replace("prefetch: ", "materialize: ", 1)) from None
-    wanted = {
+    wanted: Plan = {
         "seqkit": 1,
         "n": n,
-        "k": chunk_size,
         "order": order_digest(source, items=True),
         "on_error": on_error if isinstance(on_error, str) else "a function",
         "version": version,
     }
+    if chunk_size is not None:
+        wanted["k"] = chunk_size
     target = TARGETS[suffix](path)
     if not target.is_finished(wanted):
         with locked(target.folder) as file:
@@ -162,7 +125,65 @@ def _begin(source: View[Any], target: Target, wanted: Plan, on_error: OnError, f
     except Exception as error:
         fail(source, i, error, "to be written")
     by_bytes = PART_BYTES // max(map(size_of, found.values()))
-    return {**wanted, "k": wanted["k"] or max(1, min(PART_ITEMS, math.ceil(n / PARTS), by_bytes))}
+    return {"k": max(1, min(PART_ITEMS, math.ceil(n / PARTS), by_bytes)), **wanted}
+
+
+# -------------------------------------------------------------------- the plan
+
+# Seconds. The workers of a program that was killed hold its lock until they end, which they do within 2.
+PATIENCE = 3.0
+
+
+@contextmanager
+def locked(folder: str) -> Iterator[TextIO]:
+    """Open the file of the plan in a folder, for this process and its workers only.
+
+    If no plan was written, the folder is removed at the end, unless it holds other files.
+    """
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, PLAN)
+    with open(path, "a+", encoding="utf-8") as file:
+        _lock(file, folder)
+        try:
+            yield file
+        finally:
+            if not os.fstat(file.fileno()).st_size:
+                os.unlink(path)
+                with suppress(OSError):
+                    os.rmdir(folder)
+
+
+def _lock(file: TextIO, folder: str) -> None:
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise RuntimeError(
+                    f"materialize: another process is writing to {folder}. Let one process write, or let each"
+                    " write a part of its own, such as seqkit.shard(view, rank, world_size)."
+                ) from None
+            time.sleep(0.05)
+        except (ImportError, OSError):  # a system, or a file system, without locks
+            return
+
+
+def agreed(file: TextIO, wanted: Plan, begin: Callable[[], Plan], folder: str) -> Plan:
+    """Return the plan in a file, which must have the wanted fields. Begin one if the file is empty."""
+    file.seek(0)
+    if text := file.read():
+        found: Plan = json.loads(text)
+        refuse_other(found, wanted, f"materialize: {folder}")
+        return found
+    made = begin()
+    file.write(json.dumps(made))
+    file.flush()
+    os.fsync(file.fileno())
+    return made
 
 
 # -------------------------------------------------------------------- computing

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 
-from ..directory import replace_file
+from ..files import replace_file
 from .layouts import LAYOUTS, Array, Layout, Pieces
 
 __all__ = ["read_layout", "write_layout"]
