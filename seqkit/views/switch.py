@@ -13,7 +13,7 @@ from ..core.indices import Indices, Plan, as_list
 from ..core.iteration import surviving
 from ..core.lengths import UNKNOWN, Length, Unsized, sized
 from ..core.once import cached
-from ..core.plain import as_index, is_flag, plain
+from ..core.plain import as_index, plain
 from ..core.source import as_view
 from ..core.view import Indexable, T, U, View
 from .bases.order_digest import index_facts
@@ -124,7 +124,7 @@ class Case(SideBySide):
         try:
             which = as_index(selected)
         except Exception as error:
-            fail(self, i, _told(error, selected), "in selector")
+            fail(self, i, error, "in selector")
         if not -k <= which < k:
             raise IndexError(f"{self._name}: selector[{i}] is {which}, outside [{-k}, {k})")
         return which % k + 1
@@ -189,12 +189,6 @@ class Case(SideBySide):
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return type(self)(sources)
-
-
-def _told(error: Exception, selected: Any) -> Exception:
-    if is_flag(selected):
-        return TypeError(f"{selected!r} is a bool, not an int. Use switch to select by a condition.")
-    return error
 
 
 class Switch(Case):
