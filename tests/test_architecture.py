@@ -152,7 +152,7 @@ BUDGETS = {
     "observe": 2630,
     "samplers": 1279,
     "sources": 1869,
-    "stores": 1449,
+    "stores": 1450,
     "streams": 1804,
     "testing": 821,
     "torch": 213,

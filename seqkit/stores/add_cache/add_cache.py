@@ -163,10 +163,11 @@ class AddCache(View[T]):
         if settings.store is not None:
             length = None if settings.key is not None or isinstance(source._n, Unsized) else source._n
             self._store = Directory(settings.store, length, settings.scope, settings.order)
-        mapping: CacheMapping = {} if settings.cache is None else settings.cache
-        self.kept = kept or CacheMemory(
-            mapping, settings.cache_size, settings.max_bytes, settings.policy == "lru"
-        )
+        if kept is None:
+            mapping: CacheMapping = {} if settings.cache is None else settings.cache
+            is_lru = settings.policy == "lru"
+            kept = CacheMemory(mapping, settings.cache_size, settings.max_bytes, refresh=is_lru)
+        self.kept = kept
 
     def clear(self) -> None:
         """Drop all items, including those in the store. They are computed again at the next read."""
