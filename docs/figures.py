@@ -147,6 +147,7 @@ FIGURES = {
     "random_map": Figure(FEW, lambda x: sk.random_map(mark, x, seed=0), "f(item, rng)"),
     "read": Figure(FEW, lambda x: sk.read("-", open_fn=lambda path: x), "read(path)"),
     "shuffle": Figure(ONE, lambda x: sk.shuffle(x, seed=3), "shuffle(x)"),
+    "shuffle_buffer": Figure(ONE, lambda x: sk.shuffle_buffer(x, 3, seed=1), "shuffle_buffer(x, 3)"),
     "shuffle_groups": Figure(ONE, lambda x: sk.shuffle_groups(x, 2, seed=4), "shuffle_groups(x, 2)"),
     "smap": Figure(FEW, lambda x: sk.smap(mark, x), "smap(f, x)"),
     "stages": Figure(

@@ -61,6 +61,7 @@ _NAMES = {
     "views.repeat": "repeat",
     "views.shard": "shard",
     "views.shuffle": "shuffle",
+    "views.shuffle_buffer": "shuffle_buffer",
     "views.shuffle_groups": "shuffle_groups",
     "views.smap": "smap",
     "views.split": "split",
@@ -111,7 +112,8 @@ _TABLE.update({purpose: f"{__name__}.{where}" for purpose, where in _PURPOSES.it
 _METHODS: dict[int | None, str] = {
     0: (
         "add_cache batch cycle debug epochs flatten gather interleave materialize monitor_throughput pack"
-        " prefetch profile random_split shard shuffle shuffle_groups split take tune unbatch verify window"
+        " prefetch profile random_split shard shuffle shuffle_buffer shuffle_groups split take tune unbatch"
+        " verify window"
     ),
     1: "fallback filter random_map smap starmap",
     None: "collate concatenate mix",

@@ -247,6 +247,9 @@ from .views.shard import (
 from .views.shuffle import (
     shuffle as shuffle,
 )
+from .views.shuffle_buffer import (
+    shuffle_buffer as shuffle_buffer,
+)
 from .views.shuffle_groups import (
     shuffle_groups as shuffle_groups,
 )
@@ -322,6 +325,7 @@ __all__ = [
     "seterr",
     "shard",
     "shuffle",
+    "shuffle_buffer",
     "shuffle_groups",
     "smap",
     "split",

@@ -38,8 +38,8 @@ from .loader import loader as _loader
 from .loader.loader import Batch
 from .loader.pipeline import WorkerStart
 from .streams.batch import StreamBatch as _StreamBatch
+from .streams.batch import like
 from .streams.loader import StreamLoader as _StreamLoader
-from .streams.padding import like
 
 __all__ = ["DataLoader", "StreamBatch", "StreamLoader", "default_collate", "default_convert"]
 
@@ -340,7 +340,6 @@ class StreamBatch(_StreamBatch):
         is_first: torch.Tensor  # type: ignore[assignment]
         is_padding: torch.Tensor  # type: ignore[assignment]
         lengths: torch.Tensor | None  # type: ignore[assignment]
-        is_last: torch.Tensor | None  # type: ignore[assignment]
 
     @property
     def mask(self) -> torch.Tensor:  # type: ignore[override]
@@ -382,7 +381,7 @@ class StreamLoader(_StreamLoader):
 
         def as_tensors(rows: Any, form: Any) -> StreamBatch:
             batch = collate(rows, form)
-            data = _tensors(batch.data) if self._collating[0] is None else batch.data
+            data = _tensors(batch.data) if self._collation.collate_fn is None else batch.data
             return StreamBatch(data, *map(_tensors, batch[1:]))
 
         return as_tensors

@@ -152,6 +152,17 @@ def shuffled(items: list[Any], seed: int, epoch: int = 0, salt: int | str = 0) -
     return [items[permutation.one(i)] for i in range(len(items))]
 
 
+def buffered(items: list[Any], size: int, seed: int, salt: int = 0) -> list[Any]:
+    rng = np.random.Generator(np.random.Philox(key=node_key("shuffle_buffer", seed, 0, salt)))
+    held, found = items[:size], []
+    for item in items[size:]:
+        place = rng.integers(size)
+        found.append(held[place])
+        held[place] = item
+    rng.shuffle(held)
+    return found + held[::-1]
+
+
 def group_shuffled(items: list[Any], size: int, seed: int, at_once: int = 1) -> list[Any]:
     def key(what: str) -> int:
         return node_key(f"shuffle_groups {what}", seed, 0, 0)
@@ -478,6 +489,13 @@ BATCHES = [
 RANDOM = [
     Case("shuffle", lambda s: sk.shuffle(s, seed=0), lambda x: shuffled(x, 0), writes=True),
     Case("shuffle epoch 3", lambda s: sk.shuffle(s, 4, epoch=3), lambda x: shuffled(x, 4, 3), writes=True),
+    Case("shuffle_buffer", lambda s: sk.shuffle_buffer(s, 3, 0), lambda x: buffered(x, 3, 0), writes=True),
+    Case(
+        "shuffle_buffer above a shuffle",
+        lambda s: sk.shuffle_buffer(sk.shuffle(s, seed=1), 4, seed=2),
+        lambda x: buffered(shuffled(x, 1), 4, 2, salt=1),
+        writes=True,
+    ),
     Case(
         "shuffle named",
         lambda s: sk.shuffle(s, seed=0, name="data"),

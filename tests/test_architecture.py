@@ -144,7 +144,7 @@ PASSIVE = {"Lock", "RLock", "local", "get_ident"}  # what others may use of thre
 # What each room may weigh: its code lines, without docstrings, comments and blank lines. A room that needs
 # more gives its reason in a decision, or cuts elsewhere. Lines that move take their budget along.
 BUDGETS = {
-    "__init__": 102,
+    "__init__": 104,
     "collation": 743,
     "core": 2287,
     "engine": 5891,
@@ -153,11 +153,11 @@ BUDGETS = {
     "samplers": 1279,
     "sources": 1869,
     "stores": 1450,
-    "streams": 1804,
+    "streams": 1173,
     "testing": 821,
-    "torch": 213,
+    "torch": 212,
     "transforms": 35,
-    "views": 3403,
+    "views": 3489,
 }
 
 

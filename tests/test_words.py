@@ -19,7 +19,7 @@ from seqkit import collation, samplers, sources, streams
 # The word of each meaning. A second word in parentheses stands only in the functions after it: those of
 # SeqTools, PyTorch and other libraries, whose programs use it. No other function may have it.
 WORDS = """
-sequence        (arr add_cache) (seq prefetch) (source view Stream) (iterable uniter shuffle_buffer)
+sequence        (arr add_cache) (seq prefetch) (source view) (iterable uniter)
                 (dataset DistributedSampler) (data_source NumberedSampler RandomSampler SequentialSampler)
                 (selector case) (condition switch) (values case) (x switch) (y switch)
 sequences       (sources View) (named collate)
@@ -30,11 +30,11 @@ collate_fn
 indices         (indexes gather take)
 i
 n               (limit cycle) (times repeat) (num_samples RandomSampler WeightedRandomSampler)
-length          (size uniter window shuffle_buffer Stream.shuffle_buffer)
+length          (size uniter window shuffle_buffer)
 lengths         (edges split)
-batch_size      (k batch Stream.batch) (last_batch_size unbatch) (batch_sizes FixedBucketSampler)
+batch_size      (k batch) (last_batch_size unbatch) (batch_sizes FixedBucketSampler)
 pad
-last            (drop_last batch Stream.batch BatchSampler DistributedSampler)
+last            (drop_last batch BatchSampler DistributedSampler)
 even            (even_size SplitSampler)
 nworkers        (n_parallel uniter)
 rank

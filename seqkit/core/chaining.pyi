@@ -34,6 +34,7 @@ from ..views.mix import Stop as MixStop
 from ..views.random_split import random_split as _random_split
 from ..views.shard import shard as _shard
 from ..views.shuffle import shuffle as _shuffle
+from ..views.shuffle_buffer import shuffle_buffer as _shuffle_buffer
 from ..views.shuffle_groups import shuffle_groups as _shuffle_groups
 from ..views.split import split as _split
 from ..views.unbatch import unbatch as _unbatch
@@ -69,6 +70,7 @@ class Chainable(Displayed, Generic[T_co]):
     random_split = _random_split
     shard = _shard
     shuffle = _shuffle
+    shuffle_buffer = _shuffle_buffer
     shuffle_groups = _shuffle_groups
     split = _split
     tune = _tune

@@ -199,7 +199,7 @@ class Options:
                 raise ValueError(
                     f"DataLoader with IterableDataset: expected unspecified {name} option, but got"
                     f" {name}={value!r}: a data set that can only be iterated has no indices. Shuffle it with"
-                    " seqkit.streams.shuffle_buffer(dataset, size, seed)"
+                    " seqkit.shuffle_buffer(seqkit.uniter(dataset), size)"
                 )
 
     def _contradictions_of_workers(self) -> Iterator[str]:

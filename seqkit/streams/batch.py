@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ..collation.base import Place
-from ..collation.leaves import common_dtype, padded, plain_arrays
-from ..core.chaining import facts_as_html
-from ..core.lazy import load
+from ..collation.leaves import DType, common_dtype, is_tensor, padded, plain_arrays
+from ..core.casting import holds
 from .lanes import Row
-from .memory import BatchMemory
-from .padding import FillValue, as_array, as_filler, fields, filled, group_of, like
 
-__all__ = ["Collation", "StreamBatch", "Unequal"]
+__all__ = ["STACKED", "Collation", "StreamBatch", "like"]
 
-Unequal = Literal["pad", "refuse"]
+Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-_MOST_ROWS = 16  # shown of each field of a batch
+NUMBERS = (int, float, complex, np.number, np.bool_)
+STACKED = "biufcmM"  # the kinds of dtypes whose arrays are stacked. Others are listed
 
 
 class StreamBatch(NamedTuple):
@@ -51,8 +49,6 @@ class StreamBatch(NamedTuple):
         Steps of the longest chunk.
     time_first : bool
         Whether the axis of time comes before that of rows.
-    is_last : array of bool, or None
-        True where a stream ends. None if the loader was not given `lengths`.
 
     Examples
     --------
@@ -71,7 +67,6 @@ class StreamBatch(NamedTuple):
     lengths: Ints | None
     steps: int | None
     time_first: bool
-    is_last: Flags | None = None
 
     @property
     def mask(self) -> Flags:
@@ -85,136 +80,136 @@ class StreamBatch(NamedTuple):
         mask = (np.arange(self.steps) < self.lengths[:, None]) & is_real[:, None]
         return mask.T if self.time_first else mask
 
-    def _repr_html_(self) -> str:
-        return facts_as_html(self)
-
-    def __repr__(self) -> str:
-        title, facts = self._facts()
-        return f"{title}({', '.join(f'{name}: {text}' for name, text in facts)})"
-
-    def _facts(self) -> tuple[str, list[tuple[str, str]]]:
-        """Return the form of the data, and the streams and chunks of the rows."""
-        found = [
-            ("data", load("structure of a value")(self.data)),
-            ("stream", _shown(self.stream)),
-            ("chunk", _shown(self.chunk)),
-        ]
-        if self.lengths is not None:
-            found.append(("lengths", _shown(self.lengths)))
-        flags = {"is_first": self.is_first, "is_last": self.is_last, "is_padding": self.is_padding}
-        rows = {name: [r for r, holds in enumerate(f) if holds] for name, f in flags.items() if f is not None}
-        found += [(name, f"rows {_shown(true)}") for name, true in rows.items() if true]
-        return type(self).__name__, found
-
-
-def _shown(numbers: Any) -> str:
-    shown = ", ".join(str(int(n)) for n in numbers[:_MOST_ROWS])
-    return f"[{shown}, … {len(numbers)} in all]" if len(numbers) > _MOST_ROWS else f"[{shown}]"
-
 
 @dataclass
 class Collation:
-    """Makes the batches of one epoch.
+    """Makes batches of rows.
 
     Parameters
     ----------
     collate_fn : callable or None
         Makes the data from a list of chunks. None stacks arrays.
-    pad_value : Any
-        Fills rows of padding, and short chunks. A dict has a value for each field.
-    unequal : "pad" or "refuse"
-        Whether chunks of one batch may differ in length.
+    pad_value : number or None
+        Fills rows of padding, and short chunks. None fills rows with 0, and refuses short chunks.
     time_first : bool
         Whether the axis of time comes before that of rows.
-    chunks : list of int or None
-        How many chunks the stream with each id has, if that is known.
     """
 
     collate_fn: Callable[[list[Any]], Any] | None
     pad_value: Any
-    unequal: Unequal
     time_first: bool
-    chunks: list[int] | None = None
-
-    def __post_init__(self) -> None:
-        self._pad = FillValue(self.pad_value)
-        self._memory = BatchMemory()
 
     def batch(self, rows: list[Row], form: Any) -> StreamBatch:
-        """Return the batch of some rows. Rows of the padding value have a form that `form_of` returned."""
-        values = [filled(form, self._pad) if row.number < 0 else row.value for row in rows]
+        """Return the batch of some rows. Rows without a stream have the form of a chunk."""
+        values = [self._filled(form) if row.stream is None else row.value for row in rows]
         lengths = _lengths(values)  # before a collate function may change the chunks
         if self.collate_fn is None:
-            data = self._stacked(values, self._pad, Place("StreamLoader", batch="chunks"))
+            data = self._stacked(values, Place("StreamLoader", batch="chunks"))
         else:
             data = self.collate_fn(values)
         chunk = np.array([row.chunk for row in rows])
         return StreamBatch(
             data,
             np.array([row.lane for row in rows]),
-            np.array([row.id for row in rows]),
+            np.array([-1 if row.stream is None else row.stream.id for row in rows]),
             chunk,
             chunk == 0,
             np.array([row.is_padding for row in rows]),
             None if lengths is None else np.where(chunk < 0, 0, lengths),
             None if lengths is None else max(lengths),
             self.time_first,
-            None if self.chunks is None else np.array([row.chunk == self._last(row.id) for row in rows]),
         )
 
-    def _last(self, stream: int) -> int | None:
-        """Return the number of the last chunk of a stream; None for a row of the padding value."""
-        assert self.chunks is not None
-        return None if stream < 0 else self.chunks[stream] - 1
-
-    def _stacked(self, values: list[Any], pad: FillValue, place: Place) -> Any:
+    def _stacked(self, values: list[Any], place: Place) -> Any:
         first = values[0]
         if isinstance(first, dict):
             if any(not isinstance(value, dict) or value.keys() != first.keys() for value in values):
                 raise ValueError("StreamLoader: chunks of one batch are dicts with different keys")
-            return {
-                key: self._stacked([value[key] for value in values], pad.of(key), place.item(key))
-                for key in first
-            }
+            return {key: self._stacked([value[key] for value in values], place.item(key)) for key in first}
         if isinstance(first, tuple):
             if any(not isinstance(value, tuple) or len(value) != len(first) for value in values):
                 raise ValueError("StreamLoader: chunks of one batch are tuples of different lengths")
-            parts = zip(fields(first), zip(*values, strict=True), strict=True)
-            return like(
-                first,
-                [self._stacked(list(part), pad.of(field), place.item(field)) for field, part in parts],
-            )
+            columns = enumerate(zip(*values, strict=True))
+            return like(first, [self._stacked(list(column), place.item(k)) for k, column in columns])
         arrays: list[Any] = [as_array(value) for value in values]
-        groups = {"none" if array is None else group_of(array.dtype) for array in arrays}
-        if "none" in groups or len(groups - {"O"}) > 1:
-            return values  # numpy would turn numbers beside text into text
-        typed = [array for array in arrays if array.size] or arrays
-        if groups != {"number"}:
-            return self._stacked_arrays(arrays, np.result_type(*typed), pad)
-        # An array would lose names of columns, units and masks, so they are refused. Padding has no names.
+        kinds = {None if array is None else array.dtype.kind in "mM" and array.dtype.kind for array in arrays}
+        if None in kinds or len(kinds) > 1:
+            return values
+        # An array would lose names of columns and masks, so they are refused. Padding has no names.
         plain_arrays([value for value in values if type(value) is not np.ndarray], place)
-        return self._stacked_arrays(arrays, common_dtype(typed, place), pad)
+        dtype = common_dtype([array for array in arrays if array.size] or arrays, place)
+        return self._as_one(arrays, dtype)
 
-    def _stacked_arrays(self, arrays: list[Any], dtype: np.dtype[Any], pad: FillValue) -> Any:
+    def _as_one(self, arrays: list[Array], dtype: DType) -> Array:
         axis = int(self.time_first and arrays[0].ndim > 0)
-        shape = arrays[0].shape
-        if all(array.shape == shape for array in arrays):
-            sizes = (*shape[:axis], len(arrays), *shape[axis:])
-            return np.stack(arrays, axis, out=self._memory.empty(sizes, dtype))
         shapes = sorted({array.shape for array in arrays})
+        if len(shapes) == 1:
+            return np.stack(arrays, axis, dtype=dtype, casting="unsafe")
         if len({shape[1:] for shape in shapes}) > 1 or () in shapes:
             raise ValueError(
                 f"StreamLoader: chunks of one batch have shapes {shapes}. Only the first axis may differ"
             )
-        if self.unequal == "refuse":
+        if self.pad_value is None:
             raise ValueError(
                 f"StreamLoader: chunks of one batch have {shapes[0][0]} to {shapes[-1][0]} steps. Set"
-                " pad_value and"
-                " unequal='pad' to fill up the short ones, or pass a collate_fn"
+                " pad_value to fill up the short ones, or pass a collate_fn"
             )
-        filler = as_filler(pad.value, dtype)
-        together = padded(arrays, shapes[-1], filler.dtype, filler)
+        together = padded(arrays, shapes[-1], dtype, self._filler(dtype))
         return np.ascontiguousarray(together.swapaxes(0, 1)) if axis else together
+
+    # ---------------------------------------------------------------- padding
+
+    def _filled(self, form: Any) -> Any:
+        """Return a chunk of padding. Text and other objects are None.
+
+        >>> Collation(None, 7, False)._filled({"x": np.arange(3), "name": "a"})
+        {'x': array([7, 7, 7]), 'name': None}
+        """
+        if isinstance(form, dict):
+            return {key: self._filled(part) for key, part in form.items()}
+        if isinstance(form, tuple):
+            return like(form, [self._filled(part) for part in form])
+        if is_tensor(type(form)):
+            return form.new_full(form.shape, self.pad_value or 0)
+        array = as_array(form)
+        return None if array is None else np.full(array.shape, self._filler(array.dtype), array.dtype)
+
+    def _filler(self, dtype: DType) -> Array:
+        """Return the padding value as an array without axes. Unlike numpy, refuse one that it cannot hold."""
+        value = np.asarray(0 if self.pad_value is None else self.pad_value)
+        is_zero_date = dtype.kind in "mM" and self.pad_value is None
+        if not (is_zero_date or holds(dtype, value)):
+            raise ValueError(
+                f"StreamLoader: chunks of {dtype} cannot hold pad_value={self.pad_value!r}. Set one that they"
+                " can hold, such as 0, and find padding by batch.mask"
+            )
+        return value.astype(dtype)
+
+
+def as_array(value: Any) -> Array | None:
+    """Return a chunk, or a part of one, as an array if it is an array, a number, or a list of numbers.
+
+    >>> as_array([1, 2]), as_array([1, "b"]), as_array("b")
+    (array([1, 2]), None, None)
+    """
+    is_list = isinstance(value, list) and (not value or isinstance(value[0], NUMBERS))
+    if not is_list and not isinstance(value, NUMBERS) and not hasattr(value, "__array__"):
+        return None
+    try:
+        array = np.asarray(value)
+    except Exception as error:  # of a list of several kinds, a tensor on a device, or a type unknown to numpy
+        if is_list:
+            return None
+        raise TypeError(
+            f"StreamLoader: numpy makes no array of a chunk of type {type(value).__name__}: {error}. Convert"
+            " it in open_fn, or pass a collate_fn"
+        ) from error
+    return array if array.dtype.kind in STACKED else None
+
+
+def like(value: tuple[Any, ...], parts: list[Any]) -> Any:
+    """Return a tuple of the same type with other parts."""
+    return value._make(parts) if hasattr(value, "_make") else type(value)(parts)
 
 
 def _lengths(chunks: list[Any]) -> list[int] | None:

@@ -7,11 +7,10 @@ from functools import partial
 from typing import Any, Literal
 
 from ..core.arguments import check_callable, int_at_least
-from ..core.source import as_view
 from ..engine.prefetch import prefetch
 from ..views.smap import smap
 from .chunks import Opener
-from .epochs import check_streams
+from .order import as_streams
 
 __all__ = ["count_chunks"]
 
@@ -58,9 +57,9 @@ def count_chunks(
     [3, 1]
     """
     check_callable(open_fn, "count_chunks: open_fn")
-    check_streams(streams, "count_chunks")
+    source, _ = as_streams(streams, "count_chunks")
     nworkers = int_at_least(nworkers, "count_chunks: nworkers", 0)
-    counts = smap(partial(_count, Opener(open_fn)), as_view(streams, "count_chunks"))
+    counts = smap(partial(_count, Opener(open_fn)), source)
     if not nworkers:
         return list(counts)
     with prefetch(counts, nworkers, method) as counted:
@@ -68,4 +67,5 @@ def count_chunks(
 
 
 def _count(opener: Opener, stream: Any) -> int:
-    return sum(1 for _ in opener.open(stream, 0).items)
+    chunks, _ = opener.open(stream)
+    return sum(1 for _ in chunks)

@@ -17,18 +17,16 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from ..core.errors import EvaluationError
-from .chunks import Key
 from .order import Order
-from .workers import Here, StreamFailed, StreamInUse, Workers
+from .reading import Here, Stream, StreamFailed
 
-__all__ = ["Ends", "Lanes", "NoChunk", "Padding", "Row", "Where", "count_batches"]
+__all__ = ["PADDING", "Ends", "Lanes", "NoChunk", "Padding", "Row", "count_batches"]
 
 Padding = str  # one of PADDING
 PADDING = ("value", "restart", "drop_rows", "stop")
-Where: TypeAlias = Here | Workers  # where streams are read
 
 
 class NoChunk(RuntimeError):
@@ -36,16 +34,14 @@ class NoChunk(RuntimeError):
 
 
 class Row(NamedTuple):
-    """A row of a batch. A row of the padding value has no stream: its number and id are -1."""
+    """A row of a batch. A row of the padding value has no stream."""
 
     batch: int
     lane: int
-    number: int
-    id: int
+    stream: Stream | None
     chunk: int
     is_padding: bool
     value: Any
-    key: Key | None  # how to read this chunk again
 
 
 @dataclass(frozen=True)
@@ -71,22 +67,26 @@ class _Lane:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.stream: StreamInUse | None = None
+        self.stream: Stream | None = None
         self.row: Row | None = None
 
-    def next_key(self) -> Key:
-        """Return the chunk to read next."""
-        stream, row = self.stream, self.row
-        assert stream is not None
-        if row is None or row.number != stream.number or row.key is None:
-            return stream.start
-        return row.key._replace(chunk=row.chunk + 1)
-
-    def has(self, batch: int) -> bool:
-        return self.row is not None and self.row.batch == batch
+    def next_chunk(self) -> int:
+        """Return the number of the chunk to read next."""
+        assert self.stream is not None
+        if self.row is None or self.row.stream is not self.stream:
+            return self.stream.start
+        return self.row.chunk + 1
 
     def needs_stream(self) -> bool:
         return self.stream is None or self.stream.is_over
+
+    def state(self, batch: int) -> list[Any]:
+        row, stream = self.row, self.stream
+        if row is not None and row.batch == batch and row.stream is not None:  # it was not delivered
+            return [row.stream.number, row.chunk, row.is_padding]
+        if stream is None:
+            return [-1, -1, False]
+        return [stream.number, -1 if stream.is_over else self.next_chunk(), stream.is_padding]
 
 
 class Lanes:
@@ -95,12 +95,10 @@ class Lanes:
     Parameters
     ----------
     order : Order
-    where : Where
+    where : Here or Workers
     rows : int
         How many lanes.
     ends : Ends
-    ahead : int
-        Most unread streams to open ahead.
     failed : callable
         Called with the `StreamFailed` of a chunk; raises, or returns to go on without the stream.
     """
@@ -108,233 +106,178 @@ class Lanes:
     def __init__(
         self,
         order: Order,
-        where: Where,
+        where: Here,
         rows: int,
         ends: Ends,
-        ahead: int,
-        failed: Callable[[StreamFailed, StreamInUse, int], None],
+        failed: Callable[[StreamFailed, Stream, int], None],
     ) -> None:
         self._order = order
         self._where = where
         self._ends = ends
         self._failed = failed
-        self._most_ahead = ahead
         self._lanes = [_Lane(number) for number in range(rows)]
-        self._ahead: dict[int, StreamInUse] = {}
+        self._ahead: dict[int, Stream] = {}
         self._has_begun = False
+        self.is_over = False
         self.batch = 0
         self.lost: set[int] = set()  # ids of the streams that failed
 
     def read(self) -> list[Row] | None:
-        """Return the rows of the next batch, or None after the last batch. Call `advance` once it is
-        delivered."""
+        """Return the rows of the next batch, or None after the last one. Then call `advance`."""
         ends, t = self._ends, self.batch
-        if t == ends.batches:
-            self._check_end()
+        if t == ends.batches and (ends.lengths is None or ends.padding == "stop"):
             return None
-        self._begin()
-        for lane in self._lanes:
-            self._fill(lane)
-        full = [
-            lane for lane in self._lanes if lane.has(t) and lane.row is not None and not lane.row.is_padding
-        ]
+        self._read_ahead()
+        rows = [self._fill(lane) for lane in self._lanes]
+        full = [row for row in rows if row is not None and not row.is_padding]
+        if t == ends.batches:
+            if full:
+                raise ValueError("StreamLoader: a stream is longer than lengths says. Correct lengths")
+            return None
         # If streams fail, rows that are dropped can run out before the number of batches is reached.
         if not full and (ends.batches is None or ends.padding == "drop_rows"):
             return None
         if ends.padding == "stop" and len(full) < len(self._lanes):
             return None
-        if ends.padding == "restart":
-            for lane in self._lanes:
-                self._fill_again(lane)
-        rows = [lane.row if lane.has(t) else self._empty(lane) for lane in self._lanes]
-        return [row for row in rows if row is not None]
+        if ends.padding == "drop_rows":
+            return full
+        fill = self._fill_again if ends.padding == "restart" else self._empty
+        return [row or fill(lane) for row, lane in zip(rows, self._lanes, strict=True)]
 
     def advance(self) -> None:
-        """Go on to the next batch. Open a stream for each one that a worker has read to its end.
-
-        This is as early as the worker has time for it. Earlier, it would not be known which worker has.
-        """
+        """Go on to the next batch."""
         self.batch += 1
-        self._open_ahead(self._where.ends(self.batch)[: self._most_ahead])
+
+    def interrupt(self) -> None:
+        """Open all streams again, after an exception that is not about a stream."""
+        self._where.interrupt()
+        self._has_begun = False
 
     # ---------------------------------------------------------------- streams
 
-    def _begin(self) -> None:
-        """Begin to read the streams of all lanes side by side."""
-        if self._has_begun:
+    def _read_ahead(self) -> None:
+        """Let workers begin to read the streams of all lanes side by side, and the next ones.
+
+        A stream is opened ahead when a worker has read another one to its end.
+        """
+        needed = self._where.ending()
+        if not self._has_begun:
+            for lane in self._lanes:
+                if lane.stream is not None and not lane.stream.is_over:
+                    self._where.begin(lane.stream, lane.next_chunk())
+            needed = sum(lane.needs_stream() for lane in self._lanes)
+            self._has_begun = True
+        if not self._where.nodes:
             return
-        needed = []
-        for lane in self._lanes:
-            if lane.stream is None or lane.stream.is_over:
-                needed.append(self.batch)
-            elif not lane.has(self.batch):
-                self._where.begin(lane.stream, lane.next_key(), self.batch, self.batch)
-        self._open_ahead(needed)
-        self._has_begun = True
+        first = self._next_number()
+        for number in range(first, first + min(needed, len(self._lanes))):
+            if number not in self._ahead:
+                if not self._order.has(number, is_needed=False):
+                    break
+                self._ahead[number] = self._stream(number)
+            self._where.begin(self._ahead[number], 0)
 
     def _next_number(self) -> int:
         """Return the number of the next unread stream. The latest one that was handed over is still known."""
         return 1 + max([lane.stream.number for lane in self._lanes if lane.stream is not None], default=-1)
 
-    def _open_ahead(self, needed: list[int]) -> None:
-        """Open the next streams. `needed` has the batches in which lanes need them, in order."""
-        for number, batch in enumerate(needed, self._next_number()):
-            if number not in self._ahead:
-                if not self._order.may_find(number):
-                    break
-                self._ahead[number] = self._opened(number)
-            stream = self._ahead[number]
-            self._where.begin(stream, stream.start, batch, self.batch)
+    def _stream(self, number: int, start: int = 0, is_padding: bool = False) -> Stream:
+        return Stream(number, self._order.id(number), self._order.sent(number), start, is_padding)
 
-    def _opened(self, number: int, is_padding: bool = False) -> StreamInUse:
-        item, has_item = self._order.sent(number)
-        return StreamInUse(Key(number, 0, item=item, has_item=has_item), self._order.id(number), is_padding)
+    def _fill(self, lane: _Lane) -> Row | None:
+        """Return the row of a lane for this batch, or None if streams have run out."""
+        while (row := lane.row) is None or row.batch != self.batch:
+            stream = lane.stream
+            if stream is None or stream.is_over:
+                number = self._next_number()
+                if not self._order.has(number):
+                    return None
+                lane.stream = stream = self._ahead.get(number) or self._stream(number)
+                self._ahead.pop(number, None)
+            if stream.is_padding:
+                return None
+            self._read(lane, stream)
+        return row
 
-    def _hand_over(self, lane: _Lane, *, again: bool) -> bool:
-        """Give a lane the next unread stream, or the next one to read again. Return whether there is one."""
-        number = self._next_number()
-        if again:
-            length = self._order.length
-            assert length is not None
-            first = max(number, length)
-            sound = (
-                later for later in range(first, first + length) if self._order.id(later) not in self.lost
-            )
-            number = next(sound, -1)
-        if number < 0 or not (again or self._order.find(number)):
-            return False
-        lane.stream = self._ahead.get(number) or self._opened(number, again)
-        self._ahead.pop(number, None)
-        self._order.forget(number)
-        return True
+    def _fill_again(self, lane: _Lane) -> Row:
+        """Return a row of padding: a chunk of a stream that is read again."""
+        length, tried = self._order.length or 0, 0
+        while (row := lane.row) is None or row.batch != self.batch:
+            stream = lane.stream
+            if stream is None or stream.is_over:
+                first = max(self._next_number(), length)
+                again = [n for n in range(first, first + length) if self._order.id(n) not in self.lost]
+                if not again or tried > length:
+                    raise NoChunk(self._why_no_chunk())
+                lane.stream = stream = self._stream(again[0], is_padding=True)
+                tried += 1
+            self._read(lane, stream)
+        return row
 
-    # ---------------------------------------------------------------- rows
+    def _empty(self, lane: _Lane) -> Row:
+        return Row(self.batch, lane.number, None, -1, True, None)
 
-    def _fill(self, lane: _Lane) -> None:
-        """Read the row of a lane for this batch, unless streams have run out."""
-        while not lane.has(self.batch):
-            if lane.needs_stream() and not self._hand_over(lane, again=False):
-                return
-            assert lane.stream is not None
-            if lane.stream.is_padding:
-                return
-            self._read(lane)
-
-    def _fill_again(self, lane: _Lane) -> None:
-        """Read a row of padding: a chunk of a stream that is read again."""
-        fruitless = 0
-        while not lane.has(self.batch):
-            if lane.needs_stream():
-                if fruitless > (self._order.length or 0) or not self._hand_over(lane, again=True):
-                    raise NoChunk("StreamLoader: padding='restart' finds no chunk in any stream")
-                fruitless += 1
-            self._read(lane)
-
-    def _read(self, lane: _Lane) -> None:
-        stream, key = lane.stream, lane.next_key()
-        assert stream is not None
-        try:
-            found = self._where.read(stream, key)
-        except StreamFailed as failure:
-            self._lose(stream, key, failure)
-            return
-        if found is None:
-            stream.is_over = True
-            self._check_length(stream, key.chunk)
-            return
-        lane.row = Row(
-            self.batch,
-            lane.number,
-            stream.number,
-            stream.id,
-            key.chunk,
-            stream.is_padding,
-            found.value,
-            key,
+    def _why_no_chunk(self) -> str:
+        if not self.lost:
+            return "StreamLoader: padding='restart' finds no chunk in any stream"
+        return (
+            "StreamLoader: padding='restart' needs a stream to read again, but all streams that have chunks"
+            f" failed ({len(self.lost)} of {self._order.length}). This rank makes no more batches in this"
+            " epoch. Let the other ranks end it too, or they wait for this one; or use padding='value'"
         )
 
-    def _lose(self, stream: StreamInUse, key: Key, failure: StreamFailed) -> None:
-        """Go on without the rest of a stream, unless the failure is to be raised."""
+    def _read(self, lane: _Lane, stream: Stream) -> None:
+        chunk = lane.next_chunk()
+        try:
+            found = self._where.read(stream, chunk)
+        except StreamFailed as failure:
+            stream.is_over = True
+            self.lost.add(stream.id)
+            self._failed(failure, stream, chunk)
+            return
+        if found is not None:
+            lane.row = Row(self.batch, lane.number, stream, chunk, stream.is_padding, found[0])
+            return
         stream.is_over = True
-        self.lost.add(stream.id)
-        self._failed(failure, stream, key.chunk)
-
-    def _empty(self, lane: _Lane) -> Row | None:
-        if self._ends.padding == "drop_rows":
-            return None
-        return Row(self.batch, lane.number, -1, -1, -1, True, None, None)
+        lengths = self._ends.lengths
+        if lengths is not None and lengths[stream.id] != chunk:
+            raise ValueError(
+                f"StreamLoader: stream {stream.id} has {chunk} chunks, but lengths says {lengths[stream.id]}."
+                " Correct lengths"
+            )
 
     def first_chunk(self) -> Any:
         """Return the first chunk of any stream, also of other ranks. Rows of the padding value get its form.
 
         Streams that fail are passed over: the rank that reads them reports them.
         """
-        for id_ in self._order.ids():
+        held = [lane.stream for lane in self._lanes if lane.stream is not None]
+        again = (Stream(-1, id_, id_) for id_ in self._order.all_ids())
+        for stream in again if self._order.length is not None else held:
             try:
-                item = self._order.stream(id_)
-                stream = StreamInUse(
-                    Key(-1 - id_, 0, item=item, has_item=True), id_
-                )  # a lane may read it too
-                found = self._where.read(stream, stream.start)
+                found = self._where.read(other := Stream(-1, stream.id, stream.sent), 0)
             except (StreamFailed, EvaluationError):
                 continue
             if found is not None:
-                stream.close()
-                return found.value
+                self._where.leave(other)
+                return found[0]
         raise NoChunk(
             "StreamLoader: a batch would consist of padding only, and no stream has a chunk whose shape and"
             " type the padding could have"
         )
 
-    # ---------------------------------------------------------------- known lengths
-
-    def _check_length(self, stream: StreamInUse, chunks: int) -> None:
-        if self._ends.lengths is not None and not stream.is_padding:
-            told = self._ends.lengths[stream.id]
-            if told != chunks:
-                raise ValueError(
-                    f"StreamLoader: stream {stream.id} has {chunks} chunks, but lengths says {told}."
-                    " Correct lengths"
-                )
-
-    def _check_end(self) -> None:
-        """Raise an error if streams go on after the number of batches that follows from their lengths."""
-        if self._ends.lengths is None or self._ends.padding == "stop" or self.lost:
-            return  # without the rest of a stream, others may be read in other batches
-        for lane in self._lanes:
-            stream = lane.stream
-            if stream is None or stream.is_over or stream.is_padding:
-                continue
-            try:
-                found = self._where.read(stream, lane.next_key())
-            except StreamFailed as failure:
-                self._lose(stream, lane.next_key(), failure)
-                continue
-            if found is not None:
-                raise ValueError(
-                    f"StreamLoader: stream {stream.id} is longer than lengths says. Correct lengths"
-                )
-
     # ---------------------------------------------------------------- state
 
-    def state(self) -> list[list[Any]]:
-        """Return where each lane reads on: number, chunk, and whether the stream is padding.
+    def state(self, epoch: int) -> dict[str, Any]:
+        """Return which epoch and batch come next, and where each lane reads on.
 
-        Chunk -1 says that the stream is over, number -1 that there was none.
+        A lane is a list: number, chunk, and whether the stream is padding. Chunk -1 says that the stream is
+        over, number -1 that there was none.
         """
-        return [self._lane_state(lane) for lane in self._lanes]
-
-    def _lane_state(self, lane: _Lane) -> list[Any]:
-        stream, row = lane.stream, lane.row
-        if row is not None and row.batch == self.batch and row.key is not None:  # it was not delivered
-            key, is_padding = row.key, row.is_padding
-        elif stream is None:
-            return [-1, -1, False]
-        else:
-            key, is_padding = lane.next_key(), stream.is_padding
-            if stream.is_over:
-                return [stream.number, -1, is_padding]
-        return [key.number, key.chunk, is_padding]
+        if self.is_over:
+            return {"epoch": epoch + 1, "batch": 0, "lanes": None, "lost": []}
+        lanes = [lane.state(self.batch) for lane in self._lanes]
+        return {"epoch": epoch, "batch": self.batch, "lanes": lanes, "lost": sorted(self.lost)}
 
     def restore(self, batch: int, state: list[list[Any]], lost: list[int]) -> None:
         """Go on from a state."""
@@ -344,15 +287,12 @@ class Lanes:
             number, chunk, is_padding = state[lane.number]
             if number < 0:
                 continue
-            if not self._order.find(number) and not is_padding:
+            if not is_padding and not self._order.has(number):
                 raise ValueError(
                     f"StreamLoader: the state speaks of stream number {number}, which does not exist"
                 )
-            stream = self._opened(number, is_padding)
-            stream.start = stream.start._replace(chunk=chunk)
-            stream.is_over = chunk < 0
-            lane.stream = stream
-            self._order.forget(number)
+            lane.stream = self._stream(number, chunk, is_padding)
+            lane.stream.is_over = chunk < 0
 
 
 def count_batches(lengths: Iterable[int], rows: int, padding: Padding) -> int:

@@ -2,48 +2,34 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
 from copy import copy
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Self, cast
 from weakref import WeakSet
 
-from ..core.arguments import (
-    as_bool,
-    check_callable,
-    int_at_least,
-    optional_int,
-    optional_number,
-    positive_int,
-)
+import numpy as np
+
+from ..core.arguments import as_bool, check_callable, int_at_least, positive_int
 from ..core.chaining import Displayed
+from ..core.errors import as_given
 from ..core.expression import name_of
 from ..core.iteration import is_one_shot
 from ..core.randomness import as_seed, node_key
 from ..core.set_epoch import listeners, tell
 from ..core.tracebacks import warn
 from ..engine.prefetch import Prefetch, prefetch
-from ..engine.settings import CONTEXTS, Context
+from ..engine.settings import Context
 from ..views.bases.order_digest import order_digest, refuse_other_order
-from .batch import Collation, StreamBatch, Unequal
-from .chunks import Chunks, Opener, Resume, StreamsOfThread
+from .batch import STACKED, Collation, StreamBatch
+from .chunks import Chunks, Opener, OpenStreams, Resume
 from .epochs import StreamEpochs
-from .iterator import StreamIterator, StreamProgress
-from .lanes import PADDING, Ends, Lanes, Row, Where
-from .order import Listed, Order, described
-from .state import check_state
-from .workers import Here, ReadAhead, StreamFailed, StreamInUse, Workers
+from .iterator import StreamIterator
+from .lanes import PADDING, Ends, Lanes, Row
+from .order import described
+from .reading import Here, Stream, StreamFailed, Workers
 
 __all__ = ["StreamLoader"]
-
-
-class _Zero(int):
-    """The default of `pad_value`. It differs from a 0 that the user passes."""
-
-
-ZERO = _Zero()
 
 
 class StreamLoader(Displayed):
@@ -73,14 +59,10 @@ class StreamLoader(Displayed):
         default): `pad_value`. "restart": streams read again from the start of the list, flagged as padding.
         "drop_rows": nothing, so batches get smaller. "stop": the epoch ends at the first batch that has not
         all rows. The chunks left over are dropped.
-    pad_value : Any
-        Fills rows of padding and short chunks. A dict has a value for each field of the chunks: a key of a
-        dict, a name of a named tuple, or a place in a tuple. Text and other objects are None in rows of
-        padding if it is a number for all fields. A batch of chunks whose type cannot hold it, such as -1 in
-        unsigned integers or 0 in text, is a ValueError. 0 by default, which fills no short chunks.
-    unequal : "pad" or "refuse", optional
-        What to do with chunks of one batch that differ in length: fill up short ones with `pad_value`, or
-        raise ValueError. The default is "pad" if `pad_value` is passed.
+    pad_value : number, optional
+        Fills rows of padding and short chunks. None (the default) fills rows with 0, and refuses chunks of
+        one batch that differ in length. Text and other objects are None in rows of padding. A batch of chunks
+        whose type cannot hold it, such as -1 in unsigned integers, is a ValueError.
     time_first : bool
         False (the default) gives arrays of shape (rows, steps, …), True of shape (steps, rows, …).
     strict : bool
@@ -94,8 +76,8 @@ class StreamLoader(Displayed):
         Read every `world_size`-th stream from number `rank` on, in the order of the epoch. All ranks make the
         same number of batches: `batches_per_epoch`, or the number that follows from `lengths`.
     lengths : sequence of int, optional
-        Number of chunks of each stream, for example from `count_chunks`. With it, `len` of the loader and
-        ``batch.is_last`` are known.
+        Number of chunks of each stream, for example from `count_chunks`. With it, `len` of the loader is
+        known.
     batches_per_epoch : int, optional
         Number of batches of each epoch (1 or more). Longer epochs are cut, shorter ones go on with padding.
     on_error : "raise" or "skip"
@@ -110,23 +92,14 @@ class StreamLoader(Displayed):
         Whether workers are processes or threads.
     multiprocessing_context : "fork", "forkserver" or "spawn", optional
         How processes start; see `prefetch`.
-    retries : int
-        Retries of a chunk whose worker died (0 or more).
     shm_size : int, optional
         Bytes of shared memory for chunks from processes; see `prefetch`.
     max_buffered : int
         Most chunks read ahead of each stream (1 or more).
-    max_bytes : int
-        Most bytes read ahead of all streams together (1 or more), as estimated from chunks that the consumer
-        has got. A chunk of each stream is always allowed.
-    streams_ahead : int, optional
-        Most unread streams that are open ahead of need (0 or more). None (the default) is `batch_size`. One
-        is opened when a worker has read a stream to its end, which is up to `max_buffered` batches before
-        its row needs it.
     resume : "start", optional
         How a stream that is opened again gets to its next chunk: after a resume, or when its worker died.
         "start": `open_fn` takes ``start=chunk``, the number of the first chunk wanted. None (the default)
-        reads the chunks before it once more, except in views and `Stream`, which can go there.
+        reads the chunks before it once more, except in views, which can go there.
 
     Attributes
     ----------
@@ -145,8 +118,9 @@ class StreamLoader(Displayed):
     Notes
     -----
     Modelled on pytorch-stream-dataloader, with lanes that are not split over workers. A stream stays with
-    its worker while it is open. New streams go to the worker with the least work. Why batches do not depend
-    on workers is in ``docs/decisions/streams.md``.
+    its worker while it is open. New streams go to the worker with the fewest. When a worker dies, its streams
+    are opened again. A stream whose worker dies twice in a row has failed. Why batches do not depend on
+    workers is in ``docs/decisions/streams.md``.
 
     Examples
     --------
@@ -170,8 +144,7 @@ class StreamLoader(Displayed):
         collate_fn: Callable[[list[Any]], Any] | None = None,
         *,
         padding: Literal["value", "restart", "drop_rows", "stop"] = "value",
-        pad_value: Any = ZERO,
-        unequal: Unequal | None = None,
+        pad_value: Any = None,
         time_first: bool = False,
         strict: bool = False,
         shuffle: bool = False,
@@ -185,11 +158,8 @@ class StreamLoader(Displayed):
         worker_init_fn: Callable[..., Any] | None = None,
         method: Literal["process", "thread"] = "process",
         multiprocessing_context: Context | None = None,
-        retries: int = 1,
         shm_size: int | None = None,
         max_buffered: int = 16,
-        max_bytes: int = 1 << 28,
-        streams_ahead: int | None = None,
         resume: Resume = None,
     ) -> None:
         who = "StreamLoader"
@@ -201,23 +171,14 @@ class StreamLoader(Displayed):
         _check_choice(padding, PADDING, f"{who}: padding")
         _check_choice(on_error, ("raise", "skip"), f"{who}: on_error")
         _check_choice(method, ("process", "thread"), f"{who}: method")
-        if multiprocessing_context is not None:
-            _check_choice(multiprocessing_context, CONTEXTS, f"{who}: multiprocessing_context")
-        if padding == "value" and pad_value is None:
-            raise ValueError(
-                f"{who}: padding='value' needs pad_value. Pass one, or set padding to 'restart',"
-                " 'drop_rows' or 'stop'"
-            )
-        unequal = unequal or ("refuse" if pad_value is None or pad_value is ZERO else "pad")
-        _check_choice(unequal, ("pad", "refuse"), f"{who}: unequal")
-        if unequal == "pad" and pad_value is None:
-            raise ValueError(f"{who}: unequal='pad' needs pad_value")
-        self._streams = streams
         _check_choice(resume, ("start", None), f"{who}: resume")
+        number = np.asarray(0 if pad_value is None else pad_value)
+        if number.ndim or number.dtype.kind not in STACKED:
+            raise TypeError(f"{who}: pad_value must be a number, got {as_given(pad_value)}")
+        self._streams = streams
         self._opener = Opener(open_fn, resume)
         self._padding = padding
-        time_first = as_bool(time_first, f"{who}: time_first")
-        self._collating = collate_fn, pad_value, unequal, time_first
+        self._collation = Collation(collate_fn, pad_value, as_bool(time_first, f"{who}: time_first"))
         self.seed = as_seed(seed, f"{who}: seed")
         self._seed_was_drawn = seed is None
         self._epochs = StreamEpochs(
@@ -233,43 +194,50 @@ class StreamLoader(Displayed):
             batches_per_epoch=batches_per_epoch,
         )
         self._on_error = on_error
-        self._limits = self._checked_limits(max_buffered, max_bytes, streams_ahead)
+        self._limit = positive_int(max_buffered, f"{who}: max_buffered")
         self._options: dict[str, Any] = {
             "method": method,
             "context": multiprocessing_context,
-            "timeout": self._checked_timeout(timeout),
-            "retries": int_at_least(retries, f"{who}: retries", 0),
-            "shm_size": None if shm_size is None else int_at_least(shm_size, f"{who}: shm_size", 0),
+            "timeout": None if timeout == 0 else timeout,
+            "shm_size": shm_size,
         }
+        if timeout and not self.num_workers:
+            raise ValueError(
+                f"{who}: timeout needs workers, got num_workers=0. A chunk that the consumer reads itself"
+                " cannot be interrupted"
+            )
         self._hook = worker_init_fn
-        if self.num_workers:
-            self._nodes(None, 0)  # checks the options; starts nothing
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Build the nodes, one for each worker. Begin at the first epoch."""
+        workers, shm_size = self.num_workers, self._options["shm_size"]
+        options = {**self._options, "shm_size": shm_size and shm_size // workers}
+        streams = None if self._epochs.n is None else self._epochs.streams
+        self._of_streams = streams, self._opener
+        chunks = Chunks(*self._of_streams)
+        # So many results can be held, or on their way, without copies. All streams may be with one worker.
+        most = min(256, max(16, self._limit * self.batch_size))
+        nodes: Any = [
+            prefetch(
+                chunks,
+                1,
+                **options,
+                max_buffered=most,
+                start_hook=self._hook,
+                retries=0,  # a worker in the place of a dead one does not have the stream open
+                seed=node_key("workers", self.seed, 0, number),
+            ).changed(first=number, together=workers)
+            for number in range(workers)
+        ]
+        self._nodes = cast("list[Prefetch[Any]]", nodes)
+        self._working: WeakSet[Workers] = WeakSet()
+        self._alive: WeakSet[StreamIterator] = WeakSet()
         self.failed: list[tuple[int, int, str]] = []
         self._epoch = 0
         self._start: dict[str, Any] | None = None
-        self._latest: StreamProgress | None = None
-        self._alive: WeakSet[StreamIterator] = WeakSet()
+        self._latest: tuple[int, Lanes] | None = None
         self._has_begun = self._is_closed = False
-
-    # ---------------------------------------------------------------- arguments
-
-    def _checked_limits(self, max_buffered: int, max_bytes: int, streams_ahead: int | None) -> ReadAhead:
-        chunks = positive_int(max_buffered, "StreamLoader: max_buffered")
-        nbytes = positive_int(max_bytes, "StreamLoader: max_bytes")
-        ahead = optional_int(streams_ahead, "StreamLoader: streams_ahead", least=0)
-        ahead = self.batch_size if ahead is None else ahead
-        return ReadAhead(chunks, ahead if self.num_workers else 0, nbytes // (self.batch_size + ahead))
-
-    def _checked_timeout(self, timeout: Any) -> float | None:
-        if not isinstance(timeout, bool) and timeout == 0:
-            return None
-        limit = optional_number(timeout, "StreamLoader: timeout", "seconds")
-        if limit is not None and not self.num_workers:
-            raise ValueError(
-                "StreamLoader: timeout needs workers, got num_workers=0. A chunk that the consumer reads"
-                " itself cannot be interrupted"
-            )
-        return limit
 
     # ---------------------------------------------------------------- epochs
 
@@ -295,8 +263,12 @@ class StreamLoader(Displayed):
             )
         self._has_begun = True
         tell(listeners(self._streams), self._epoch)  # before workers get a copy
-        iterator = StreamIterator(self._epoch, *self._lanes(self._epoch), self._collate(), self._start)
-        self._epoch, self._start, self._latest = self._epoch + 1, None, iterator.progress
+        epoch, start = self._epoch, self._start
+        lanes, where = self._lanes(epoch)
+        if start is not None and start["lanes"] is not None:
+            lanes.restore(start["batch"], start["lanes"], start["lost"])
+        iterator = StreamIterator(lanes, where, self._collate())
+        self._epoch, self._start, self._latest = epoch + 1, None, (epoch, lanes)
         self._alive.add(iterator)
         return iterator
 
@@ -311,43 +283,30 @@ class StreamLoader(Displayed):
 
     def _collate(self) -> Callable[[list[Row], Any], StreamBatch]:
         """Return the function that makes the batches of one epoch."""
-        return Collation(*self._collating, self._epochs.lengths).batch
+        return self._collation.batch
 
-    def _lanes(self, epoch: int) -> tuple[Lanes, Where]:
+    def _lanes(self, epoch: int) -> tuple[Lanes, Here]:
         """Return the lanes of an epoch, and where they read."""
-        order = self._epochs.order(epoch, self.seed)
-        name = partial(described, self._streams)
-        known = order if isinstance(order, Listed) else None
-        where: Where
-        if self.num_workers:
-            where = Workers(self._nodes(known, epoch), self._limits, name)
-        else:
-            where = Here(StreamsOfThread(known, self._opener.at_epoch(epoch)), name)
-        ends = Ends(self._padding, self._epochs.batches(epoch, self.seed), self._epochs.lengths)
-        return Lanes(order, where, self.batch_size, ends, self._limits.streams, self._fail), where
-
-    def _nodes(self, order: Order | None, epoch: int) -> list[Prefetch[Any]]:
-        timeout, workers = self._options["timeout"], self.num_workers
-        patience_ns = sys.maxsize if timeout is None else int(timeout * 1e9 / 4)
         seed = node_key("chunks", self.seed, epoch, self._epochs.rank)
-        chunks = Chunks(order, self._opener.at_epoch(epoch), patience_ns, seed)
-        shm_size = self._options["shm_size"]
-        # So many results can be held, or on their way, without copies. All streams may be with one worker.
-        most = min(256, max(16, self._limits.chunks * self.batch_size))
-        nodes: Any = [
-            prefetch(
-                chunks,
-                1,
-                **{**self._options, "shm_size": shm_size and shm_size // workers},
-                max_buffered=most,
-                start_hook=self._hook,
-                seed=node_key("workers", self.seed, epoch, number),
-            ).changed(first=number, together=workers)
-            for number in range(workers)
-        ]
-        return cast("list[Prefetch[Any]]", nodes)
+        name = partial(described, self._streams)
+        where: Here
+        if self.num_workers:
+            where = Workers(self._nodes, self._limit, self._released, epoch, seed, name)
+            self._working.add(where)
+        else:
+            where = Here(OpenStreams(*self._of_streams), epoch, seed, name)
+        ends = Ends(self._padding, self._epochs.batches(epoch, self.seed), self._epochs.lengths)
+        order = self._epochs.order(epoch, self.seed)
+        return Lanes(order, where, self.batch_size, ends, self._fail), where
 
-    def _fail(self, failure: StreamFailed, stream: StreamInUse, chunk: int) -> None:
+    def _released(self, workers: Workers) -> None:
+        """End the workers, unless another epoch reads too. The next read starts new ones."""
+        self._working.discard(workers)
+        if not self._working:
+            for node in self._nodes:
+                node.restart()
+
+    def _fail(self, failure: StreamFailed, stream: Stream, chunk: int) -> None:
         """Raise the error of a stream, or note it and go on without the stream."""
         error = failure.error
         try:
@@ -369,16 +328,15 @@ class StreamLoader(Displayed):
         A loader of the same streams and arguments goes on there, with any number of workers; see
         `load_state_dict`.
         """
-        latest = self._latest
-        if latest is None:
+        if self._latest is None:
             state = self._start or {"epoch": self._epoch, "batch": 0, "lanes": None, "lost": []}
         else:
-            state = latest.state()
-        failed = [list(failure) for failure in self.failed]
+            epoch, lanes = self._latest
+            state = lanes.state(epoch)
         order = self._streams_order(state)
         return {
             **state,
-            "failed": failed,
+            "failed": [list(failure) for failure in self.failed],
             "worker_seed": self.seed,
             **({} if order is None else {"streams_order": order}),
             **self._identity(),
@@ -418,9 +376,10 @@ class StreamLoader(Displayed):
             If `state` is no such dict.
         ValueError
             If it is the state of another loader: of other streams, rows, padding, rank, world_size or seed.
+            Lanes are dealt to ranks, so each rank saves and loads a state of its own.
         """
         takes_seed = self.draws_its_order()
-        check_state(state, self._identity(), takes_seed)
+        self._check_state(state, takes_seed)
         refuse_other_order(
             "StreamLoader: the list of streams", state.get("streams_order"), self._streams_order(state)
         )
@@ -429,6 +388,23 @@ class StreamLoader(Displayed):
         self._epoch, self._latest = state["epoch"], None
         self._start = {name: state[name] for name in ("epoch", "batch", "lanes", "lost")}
         self.failed[:] = [(stream, chunk, text) for stream, chunk, text in state["failed"]]
+
+    def _check_state(self, state: Any, takes_seed: bool) -> None:
+        """Refuse an object that is no state, and the state of another loader."""
+        own = self._identity()
+        names = [*own, "epoch", "batch", "lanes", "lost", "failed", "worker_seed"]
+        if not isinstance(state, dict) or any(name not in state for name in names):
+            raise TypeError(f"StreamLoader: a state is a dict with {', '.join(names)}, got {state!r}")
+        for name, value in own.items():
+            may_differ = name == "seed" and takes_seed and state["seed"] is not None
+            if state[name] != value and not may_differ:
+                remedy = "Pass the same one"
+                if name in ("rank", "world_size"):
+                    remedy = "Lanes are dealt to ranks: save the state of each rank, and load it there"
+                raise ValueError(
+                    f"StreamLoader: the state is of a loader with {name}={state[name]!r}, this one has"
+                    f" {value!r}. {remedy}, or begin epoch {state['epoch'] + 1} with set_epoch"
+                )
 
     # ---------------------------------------------------------------- end
 
@@ -441,17 +417,15 @@ class StreamLoader(Displayed):
     ) -> Self:
         """Return a loader of the same batches, not begun, that other workers compute (for `verify`)."""
         other = copy(self)
-        other.num_workers, other._alive, other.failed = num_workers, WeakSet(), []
+        other.num_workers = num_workers
         limits = {"timeout": timeout or None, "context": context} if num_workers else {}
         other._options = {**self._options, "method": method, **limits}
-        other._limits = self._limits if num_workers else replace(self._limits, streams=0)
-        other._epoch, other._start, other._latest = 0, None, None
-        other._has_begun = other._is_closed = False
+        other._begin_anew()
         return other
 
     def nodes(self) -> list[Prefetch[Any]]:
-        """Return the nodes of the epochs that are being read (for `watch`)."""
-        return [node for iterator in self._alive for node in iterator.nodes()]
+        """Return the nodes, if an epoch is being read (for `watch`)."""
+        return self._nodes if self._working else []
 
     def close(self) -> None:
         """End all iterators and their workers, and close their streams. Idempotent."""
@@ -474,12 +448,10 @@ class StreamLoader(Displayed):
         """Return what `explain` shows: this loader, its length and state, and the streams."""
         batches = self._epochs.batches(self._epoch, self.seed)
         size = "no length: pass lengths or batches_per_epoch" if batches is None else f"length {batches:,}"
-        running = sum(not iterator.is_closed for iterator in self._alive)
-        state = [f"{running} epoch{'s' * (running > 1)} running"] * (running > 0)
         name = name_of(self._opener.open_fn)
         text = f"StreamLoader({name}, {self.batch_size}, num_workers={self.num_workers})"
         streams = self._streams if hasattr(self._streams, "__getitem__") else None
-        return text, [size, *state, *["closed"] * self._is_closed], streams
+        return text, [size, *["closed"] * self._is_closed], streams
 
 
 def _check_choice(value: Any, choices: tuple[str | None, ...], who: str) -> None:

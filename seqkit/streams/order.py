@@ -7,129 +7,120 @@ user passed. In `Listed`, numbers beyond the last stream stand for the same stre
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import Any, TypeAlias
 
+from ..core.arguments import refuse_set
 from ..core.errors import brief, fail
+from ..core.lengths import Unsized
 from ..core.randomness import Permutation, node_key
+from ..core.source import as_view
 from ..core.view import View, in_order
 
-__all__ = ["Drawn", "Listed", "Order"]
+__all__ = ["Drawn", "Listed", "Order", "as_streams", "described"]
 
 
 class Listed:
     """Streams that can be indexed: those of one rank, shuffled for an epoch if there is a seed.
 
-    >>> from seqkit import view
-    >>> order = Listed(view("abcde"), rank=1, world_size=2)
-    >>> order.length, [order.item(number) for number in range(order.length)]
-    (2, ['b', 'd'])
+    Attributes
+    ----------
+    length : int or None
+        How many streams the rank has. None if they can only be iterated.
+
+    Examples
+    --------
+    >>> order = Listed(5, rank=1, world_size=2)
+    >>> order.length, [order.id(number) for number in range(order.length)]
+    (2, [1, 3])
     """
 
     def __init__(
-        self, streams: View[Any], seed: int | None = None, epoch: int = 0, rank: int = 0, world_size: int = 1
+        self, n: int, seed: int | None = None, epoch: int = 0, rank: int = 0, world_size: int = 1
     ) -> None:
-        self._streams = streams
-        n = len(streams)
         self._permutation = None if seed is None else Permutation(n, node_key("streams", seed, epoch, 0))
         self._rank = rank
         self._world_size = world_size
-        self.length: int = len(range(rank, n, world_size))
+        self._n = n
+        self.length: int | None = len(range(rank, n, world_size))
 
-    def find(self, number: int) -> bool:
-        """Return whether there is a stream with this number. Raise an error of the streams themselves."""
-        return number < self.length
-
-    may_find = find  # the same, ahead of need. An error is left for `find`
+    def has(self, number: int, *, is_needed: bool = True) -> bool:
+        """Return whether there is a stream with this number. Raise errors if it is needed."""
+        return self.length is not None and number < self.length
 
     def id(self, number: int) -> int:
-        """Return the id of a stream that was found, or of one that is read again."""
-        place = self._rank + number % self.length * self._world_size
+        """Return the id of a stream, or of one that is read again."""
+        place = self._rank + number % (self.length or 1) * self._world_size
         return place if self._permutation is None else self._permutation.one(place)
 
-    def item(self, number: int) -> Any:
-        """Return the user's object for a stream."""
-        return self.stream(self.id(number))
+    def sent(self, number: int) -> Any:
+        """Return what a worker needs to open a stream: its id here, or the user's object. Call it once."""
+        return self.id(number)
 
-    def sent(self, number: int) -> tuple[Any, bool]:
-        """Return the object that is sent along with the number, and whether one is."""
-        return None, False
-
-    def forget(self, number: int) -> None:
-        """Forget the streams up to this number."""
-
-    def ids(self) -> Iterator[int]:
-        """Return the ids of all streams that can be read again: those of this order first."""
-        own = [self.id(number) for number in range(self.length)]
-        yield from own
-        yield from sorted({*range(len(self._streams))}.difference(own))  # of other ranks
-
-    def stream(self, id_: int) -> Any:
-        """Return the user's object for the stream with an id."""
-        return self._streams[id_]
+    def all_ids(self) -> Iterator[int]:
+        """Return the ids of all streams that can be read again, also of other ranks, own streams first."""
+        yield from map(self.id, range(self.length or 0))
+        yield from range(self._n)
 
 
-class Drawn:
-    """Streams that can only be iterated. They are drawn one by one, in the consumer's process.
-
-    The methods are those of `Listed`. `length` is None until it is known.
-    """
+class Drawn(Listed):
+    """Streams that can only be iterated. They are drawn one by one, in the consumer's process."""
 
     _name = "streams"  # for error messages
 
     def __init__(self, streams: Iterable[Any]) -> None:
-        self._streams = streams
+        super().__init__(0)
+        self.length = None
         self._items: Iterator[Any] = in_order(streams)
+        self._drawn: dict[int, Any] = {}  # streams that are not handed over
         self._count = 0
-        self._kept: dict[int, Any] = {}
+        self._has_ended = False
         self._error: Exception | None = None
-        self.length: int | None = None
 
-    def find(self, number: int) -> bool:
-        if not self.may_find(number) and self._error is not None:
-            error, self._error = self._error, None
-            fail(self, number, error)
-        return self.may_find(number)
-
-    def may_find(self, number: int) -> bool:
-        while self.length is None and self._count <= number:
-            self._draw()
-        return self.length is None or number < self.length
-
-    def _draw(self) -> None:
-        try:
-            item = next(self._items)
-        except StopIteration:
-            self.length = self._count
-        except Exception as error:
-            self._error, self.length = error, self._count
-        else:
-            self._kept[self._count] = item
-            self._count += 1
+    def has(self, number: int, *, is_needed: bool = True) -> bool:
+        while not self._has_ended and self._count <= number:
+            try:
+                self._drawn[self._count] = next(self._items)
+                self._count += 1
+            except Exception as error:
+                self._has_ended = True
+                self._error = None if isinstance(error, StopIteration) else error
+        if number >= self._count and is_needed and self._error is not None:
+            reason, self._error = self._error, None
+            fail(self, number, reason)
+        return number < self._count
 
     def id(self, number: int) -> int:
         return number
 
-    def item(self, number: int) -> Any:
-        return self._kept[number]
-
-    def sent(self, number: int) -> tuple[Any, bool]:
-        return self.item(number), True
-
-    def ids(self) -> Iterable[int]:
-        if isinstance(self._streams, Iterator):
-            return ()
-        return range(self._count) if self.length is None else range(self.length)
-
-    def stream(self, id_: int) -> Any:
-        return next(islice(in_order(self._streams), id_, None))
-
-    def forget(self, number: int) -> None:
-        for old in [kept for kept in self._kept if kept <= number]:
-            del self._kept[old]
+    def sent(self, number: int) -> Any:
+        stream = self._drawn[number]
+        self._drawn = {later: kept for later, kept in self._drawn.items() if later > number}
+        return stream
 
 
 Order: TypeAlias = Listed | Drawn  # the streams of one epoch
+
+
+def as_streams(streams: Any, who: str) -> tuple[Any, int | None]:
+    """Return streams as a view, and their number; or as an iterable, and None.
+
+    >>> as_streams("log.txt", "StreamLoader")
+    Traceback (most recent call last):
+    TypeError: StreamLoader: streams must be a sequence or an iterable of streams, got the text 'log.txt'. ...
+    """
+    if isinstance(streams, str | bytes):  # each character would be a stream
+        raise TypeError(
+            f"{who}: streams must be a sequence or an iterable of streams, got the text {brief(streams)}."
+            " For a single stream pass a list of it."
+        )
+    if hasattr(streams, "__getitem__") and (hasattr(streams, "__len__") or isinstance(streams, View)):
+        view = as_view(streams, f"{who}: streams")
+        if not isinstance(view._n, Unsized):
+            return view, len(view)
+    refuse_set(streams, f"{who}: streams")
+    if not hasattr(streams, "__iter__") or isinstance(streams, type | dict):
+        raise TypeError(f"{who}: streams must be a sequence or an iterable, got {streams!r}")
+    return streams, None
 
 
 def described(streams: Any, id_: int) -> str:

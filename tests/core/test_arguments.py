@@ -145,9 +145,6 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
     "DataLoader: worker_init_fn": lambda f: sk.DataLoader([1], worker_init_fn=f),
     "DataLoader: on_error": lambda f: sk.DataLoader([1], on_error=f),
     "Tuple: function 0": lambda f: sk.collation.Tuple(f),
-    "Stream: source": lambda f: sk.streams.Stream(f),
-    "stream smap: f": lambda f: sk.streams.Stream([1]).smap(f),
-    "stream filter: predicate": lambda f: sk.streams.Stream([1]).filter(f),
     "StreamLoader: open_fn": lambda f: sk.streams.StreamLoader([1], f, 1),
 }
 

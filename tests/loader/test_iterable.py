@@ -625,7 +625,7 @@ def test_a_set_is_refused_with_what_to_do(numbers: Any) -> None:
 
 
 def test_shuffling_needs_a_buffer_and_the_error_says_so() -> None:
-    with pytest.raises(ValueError, match=r"seqkit.streams.shuffle_buffer\(dataset, size, seed\)"):
+    with pytest.raises(ValueError, match=r"seqkit.shuffle_buffer\("):
         sk.DataLoader(Stream(), shuffle=True)
 
 

@@ -1207,8 +1207,7 @@ ORDERED: dict[str, Any] = {
     "groups": lambda seed: sk.shuffle_groups(range(40), [4] * 10, seed),
     "mix": lambda seed: sk.mix([range(20), range(20, 40)], seed=seed),
     "collate": lambda seed: sk.collate([range(40), sk.shuffle(range(40), seed)]),
-    "stream": lambda seed: sk.streams.Stream(range(40)).smap(abs).shuffle_buffer(20, seed).batch(1),
-    "stream of a shuffle": lambda seed: sk.streams.Stream(sk.shuffle(range(40), seed)),
+    "stream": lambda seed: sk.uniter(range(40)).smap(abs).shuffle_buffer(20, seed).batch(1),
     "filter": lambda seed: sk.filter(lambda x: x < 40, sk.shuffle(range(50), seed)),
     "filter of a filter": lambda seed: sk.smap(abs, sk.filter(bool, ORDERED["filter"](seed))),
 }

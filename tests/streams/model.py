@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,41 +23,60 @@ def numbers(length: int) -> Iterator[int]:
         yield 1000 * length + chunk
 
 
-def batches(streams: list[list[Any]], rows: int, padding: str, pad_value: Any = None) -> list[list[Row]]:
-    """Return the rows of all batches."""
-    unread = list(enumerate(streams))
-    reading: list[tuple[int, list[Any], int] | None] = [None] * rows
-    again = reading[:]
+def batches(
+    streams: list[list[Any]],
+    rows: int,
+    padding: str,
+    pad_value: Any = None,
+    broken: Collection[int] = (),
+) -> list[list[Row]]:
+    """Return the rows of all batches. The streams in `broken` fail after their last chunk.
+
+    A batch for which no stream is left to be read again is None, and the last one.
+    """
+    unread = list(range(len(streams)))
+    lanes: list[list[int] | None] = [None] * rows  # the stream and the chunk that come next
+    again = lanes[:]
     restarts = 0
-    result: list[list[Row]] = []
+    lost: set[int] = set()
+
+    def ended(lane: list[int] | None) -> bool:
+        if lane is None or lane[1] < len(streams[lane[0]]):
+            return lane is None
+        if lane[0] in broken:
+            lost.add(lane[0])
+        return True
+
+    def taken(number: int, lane: list[int], is_padding: bool) -> Row:
+        lane[1] += 1
+        return number, lane[0], lane[1] - 1, streams[lane[0]][lane[1] - 1], is_padding
+
+    result: list[Any] = []
     while True:
-        batch: list[Row] = []
-        for lane in range(rows):
-            while True:
-                at = reading[lane]
-                if at is not None and at[2] < len(at[1]):
-                    batch.append((lane, at[0], at[2], at[1][at[2]], False))
-                    reading[lane] = (at[0], at[1], at[2] + 1)
-                    break
-                if not unread:
-                    reading[lane] = None
-                    break
-                number, chunks = unread.pop(0)
-                reading[lane] = (number, chunks, 0)
+        batch: dict[int, Row] = {}
+        for number, lane in enumerate(lanes):
+            while ended(lane) and unread:
+                lane = lanes[number] = [unread.pop(0), 0]
+            if lane is not None and not ended(lane):
+                batch[number] = taken(number, lane, False)
         if not batch or (padding == "stop" and len(batch) < rows):
             return result
-        for lane in sorted(set(range(rows)) - {row[0] for row in batch}):
+        for number in sorted(set(range(rows)) - set(batch)):
             if padding == "value":
-                batch.append((lane, -1, -1, pad_value, True))
+                batch[number] = number, -1, -1, pad_value, True
             elif padding == "restart":
-                at = again[lane]
-                while at is None or at[2] == len(at[1]):
-                    number = restarts % len(streams)
+                lane, tried = again[number], 0
+                while ended(lane):
+                    if len(lost) == len(streams) or tried > len(streams):
+                        return [*result, None]
+                    while restarts % len(streams) in lost:
+                        restarts += 1
+                    lane = again[number] = [restarts % len(streams), 0]
                     restarts += 1
-                    at = (number, streams[number], 0)
-                batch.append((lane, at[0], at[2], at[1][at[2]], True))
-                again[lane] = (at[0], at[1], at[2] + 1)
-        result.append(sorted(batch))
+                    tried += 1
+                assert lane is not None
+                batch[number] = taken(number, lane, True)
+        result.append([batch[number] for number in sorted(batch)])
 
 
 def rows_of(batch: sk.streams.StreamBatch) -> list[Row]:

@@ -22,7 +22,6 @@ import pytest
 
 import seqkit as sk
 from seqkit.streams import StreamLoader
-from seqkit.streams.chunks import Key, Opener, StreamsOfThread
 from tests.engine.traces import append, children, drawn, is_gone, until
 from tests.helpers import mostly_stress
 
@@ -268,60 +267,89 @@ class Counted:
     ("rows", "workers", "stuck"),
     mostly_stress((3, 1, 1), (4, 2, -1), (5, 3, 1), (3, 2, -1), (3, 2, 1), here=3),
 )
-def test_a_stream_is_opened_once_and_once_more_after_each_death(
+def test_a_stream_is_opened_once_and_once_more_after_each_death_and_interruption(
     rows: int, workers: int, stuck: int, tmp_path: Path
 ) -> None:
-    open_fn = Counted(tmp_path, stuck)
-    # Streams that are opened again after chunk 10 need more than a quarter of the time limit to get there.
-    loader = StreamLoader(range(rows), open_fn, rows, workers, padding="drop_rows", timeout=0.3, retries=3)
+    open_fn, waits = Counted(tmp_path, stuck), [False]
+
+    def interrupt(*_: object) -> None:
+        if waits[0]:
+            raise KeyboardInterrupt
+
+    # Streams that are opened again after chunk 10 need several times the time limit to get there.
+    loader = StreamLoader(range(rows), open_fn, rows, workers, padding="drop_rows", timeout=0.3)
     seen: dict[int, list[int]] = {stream: [] for stream in range(rows)}
-    batches, errors = iter(loader), []
-    killed = {10: 0, 30: 2}  # at a chunk: the worker of a row
-    while True:
-        try:
-            batch = next(batches, None)
-        except sk.EvaluationError as error:
-            errors.append(error)
-            continue
-        if batch is None:
-            break
-        for stream, chunk, _ in batch.data.tolist():
-            seen[stream].append(chunk)
-        if batch.chunk.max() in killed:
-            row = min(killed[batch.chunk.max()], len(batch.data) - 1)
-            with suppress(ProcessLookupError):  # it may have died after this chunk
-                os.kill(int(batch.data[row, 2]), signal.SIGKILL)
+    batches, errors, interruptions = iter(loader), [], 0
+    killed, interrupted = {10: 0, 30: 2}, {6, 20}  # after a chunk: the worker of a row, and the consumer
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        while True:
+            try:
+                waits[0] = True
+                batch = next(batches, None)
+            except KeyboardInterrupt:
+                interruptions += 1
+                continue
+            except sk.EvaluationError as error:
+                errors.append(error)
+                continue
+            finally:
+                waits[0] = False
+            if batch is None:
+                break
+            for stream, chunk, _ in batch.data.tolist():
+                seen[stream].append(chunk)
+            if batch.chunk.max() in killed:
+                row = min(killed[batch.chunk.max()], len(batch.data) - 1)
+                with suppress(ProcessLookupError):  # it may have died after this chunk
+                    os.kill(int(batch.data[row, 2]), signal.SIGKILL)
+            if batch.chunk.max() in interrupted:
+                signal.setitimer(signal.ITIMER_REAL, 0.004)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
     assert len(errors) == (stuck >= 0), errors
     assert seen == {stream: [*range(24 if stream == stuck else 40)] for stream in range(rows)}
-    most = 1 + len(killed) + len(errors)
-    assert all(1 <= times <= most for times in open_fn.times().values()), open_fn.times()
+    most = 1 + len(killed) + len(errors) + interruptions
+    assert all(1 <= times <= most for times in open_fn.times().values()), (most, open_fn.times())
 
 
-def test_only_chunks_right_behind_a_postponed_one_are_postponed_unread() -> None:
-    drawn: list[int] = []
+def test_a_stream_whose_worker_dies_twice_in_a_row_has_failed(tmp_path: Path) -> None:
+    opened = tmp_path / "opened"
+    opened.touch()
 
-    def open_fn(length: int) -> Iterator[int]:
-        drawn.append(-1)
-        for chunk in range(length):
-            drawn.append(chunk)
-            yield chunk
+    def deadly(length: int) -> Iterator[int]:
+        append(opened, f"{length} ")
+        for chunk, number in enumerate(numbers(length)):
+            if length == 6 and chunk in (2, 4):
+                attempts = tmp_path / f"attempts {chunk}"
+                append(attempts, "x")
+                if chunk == 4 or len(attempts.read_text()) == 1:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            yield number
 
-    streams = StreamsOfThread(None, Opener(open_fn), patience_ns=-1)
+    found = drawn(iter(StreamLoader([6, 5], deadly, 2, 2, pad_value=-1)))
+    (error,) = [item for item in found if isinstance(item, Exception)]
+    assert isinstance(error, sk.WorkerDied)
+    assert error.index == (0, 4)
+    # Once, once more after its death at chunk 2, and once more after that at chunk 4. The other one, once.
+    assert Counter(opened.read_text().split()) == {"6": 3, "5": 1}
+    expected = batches([[*numbers(6)][:4], [*numbers(5)]], 2, "value", -1)
+    assert [rows for rows in outcome(found) if isinstance(rows, list)] == expected
 
-    def read(chunk: int) -> Any:
-        found = streams.read(Key(0, chunk, 60, True))
-        return None if found is None else found.value
 
-    assert [read(5), read(6), read(7)] == [None] * 3
-    assert drawn == [-1, 0]
-    assert [read(5) for _ in range(5)] == [None] * 4 + [5]
-    assert [read(6), read(7)] == [6, 7]
-    # Another worker read on, and died.
-    assert [read(chunk) for chunk in (20, 21, 22, 40, 41)] == [None] * 5
-    found = [read(40) for _ in range(40)]
-    assert found[-1] is None
-    assert 40 in found
-    assert drawn.count(-1) == 2
+@pytest.mark.filterwarnings("ignore:StreamLoader. went on without:RuntimeWarning")
+def test_a_rank_without_a_stream_to_read_again_says_so() -> None:
+    def broken(length: int) -> Iterator[int]:
+        yield from numbers(length)
+        if length:
+            raise OSError("bad disk")
+
+    loader = StreamLoader([2, 0, 1], broken, 2, padding="restart", on_error="skip", batches_per_epoch=9)
+    *_, last = drawn(iter(loader))
+    assert isinstance(last, RuntimeError)
+    assert "all streams that have chunks failed (2 of 3)" in str(last)
+    assert "Let the other ranks end it too" in str(last)
 
 
 # -------------------------------------------------------------------- interruptions
@@ -542,9 +570,7 @@ def test_workers_killed_at_random_lose_nothing_silently(seed: int, tmp_path: Pat
     killer = threading.Thread(target=kill)
     killer.start()
     try:
-        loader = StreamLoader(
-            lengths, slow, 4, 3, pad_value=-1, retries=1000, multiprocessing_context="forkserver"
-        )
+        loader = StreamLoader(lengths, slow, 4, 3, pad_value=-1, multiprocessing_context="forkserver")
         found = drawn(iter(loader))
     finally:
         over.set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Iterator
 from itertools import count, islice
 from typing import Any, NamedTuple
@@ -13,9 +12,6 @@ import pytest
 
 import seqkit as sk
 from seqkit.streams import StreamLoader
-from seqkit.streams.chunks import Chunks, Key, Opener
-from seqkit.streams.order import Listed
-from seqkit.streams.workers import ReadAhead, StreamInUse, Workers
 
 from ..helpers import Numbers, for_each, mostly_stress
 from .model import KINDS, batches, numbers, shown
@@ -44,9 +40,6 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"batch_size": 0}, ValueError, "batch_size must be a positive int, got 0"),
     ({"num_workers": -1}, ValueError, "num_workers must be an int of at least 0"),
     ({"padding": "zeros"}, ValueError, "padding must be one of 'value', 'restart', 'drop_rows', 'stop'"),
-    ({"pad_value": None}, ValueError, "padding='value' needs pad_value"),
-    ({"pad_value": None, "padding": "stop", "unequal": "pad"}, ValueError, "unequal='pad' needs pad_value"),
-    ({"unequal": "cut"}, ValueError, "unequal must be one of"),
     ({"time_first": 1}, TypeError, "time_first must be a bool"),
     ({"on_error": "ignore"}, ValueError, "on_error must be one of 'raise', 'skip'"),
     ({"timeout": 1}, ValueError, "timeout needs workers"),
@@ -59,7 +52,6 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ),
     ({"shm_size": 8, "num_workers": 1}, ValueError, "shm_size must be 0 or at least"),
     ({"max_buffered": 0}, ValueError, "max_buffered must be a positive int"),
-    ({"streams_ahead": -1}, ValueError, "streams_ahead must be an int of at least 0"),
     ({"rank": 1}, ValueError, "rank must be below world_size 1, got 1"),
     ({"world_size": 2}, ValueError, "Pass lengths or batches_per_epoch"),
     ({"world_size": 9, "batches_per_epoch": 3}, ValueError, "9 ranks need at least as many streams"),
@@ -103,11 +95,11 @@ def test_bad_arguments_are_refused_before_anything_starts(
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_a_table_or_dict_is_not_taken_for_an_iterable_of_chunks(library: str) -> None:
     table = pytest.importorskip(library).DataFrame({"x": [1, 2]})
-    for opened, what in ((table, "columns"), ({"x": 1}, "keys")):
-        with pytest.raises(sk.EvaluationError, match=f"open_fn must return an iterable of chunks, .* {what}"):
+    for opened in [table]:
+        with pytest.raises(sk.EvaluationError, match="open_fn must return an iterable of chunks"):
             list(StreamLoader([1], lambda stream, opened=opened: opened, 1))
     (batch,) = StreamLoader([1], lambda stream: [table], 1, collate_fn=list)
-    assert batch.data[0] is table
+    assert batch.data[0].equals(table)
 
 
 @every_kind
@@ -207,7 +199,7 @@ def test_short_chunks_are_filled_up_and_masked(workers: int, method: Any, time_f
 
 def test_chunks_of_different_lengths_are_refused_without_a_pad_value() -> None:
     iterator = iter(StreamLoader(PAIR, steps, 2, padding="drop_rows"))
-    with pytest.raises(ValueError, match=r"3 to 4 steps.*unequal='pad'"):
+    with pytest.raises(ValueError, match=r"3 to 4 steps\. Set pad_value"):
         next(iterator)
     assert next(iterator).data.shape == (2, 4, 2)  # only that batch is lost
 
@@ -227,20 +219,6 @@ def test_a_pad_value_that_chunks_cannot_hold_is_refused(pad_value: float, kind: 
             next(iterator)
     floats = StreamLoader([[2]], lambda n: [np.ones(n, np.float16)], 2, pad_value=pad_value)
     assert next(iter(floats)).data.dtype == np.float16
-
-
-def test_memory_of_dropped_batches_is_used_again_and_that_of_kept_ones_is_not() -> None:
-    loader = StreamLoader([30] * 4, lambda n: (np.full(1 << 16, i) for i in range(n)), 4, padding="stop")
-    kept, places = [], []
-    for number, batch in enumerate(loader):
-        places.append(batch.data.ctypes.data)
-        if number % 5 == 0:
-            kept.append((number, batch.data[1:, 3]))
-        if number % 7 == 0:
-            kept.append((number, np.frombuffer(memoryview(batch.data[2]), int)))
-    assert len(set(places)) < len(kept) + 4
-    for number, part in kept:
-        assert (part == number).all()
 
 
 def test_other_axes_must_agree() -> None:
@@ -339,58 +317,6 @@ def test_a_loader_without_workers_opens_no_stream_ahead_of_need() -> None:
     assert opened == [3, 1]
     next(iterator)
     assert opened == [3, 1, 2]
-
-
-@pytest.mark.parametrize("ahead", [0, 2, 9])
-def test_streams_opened_ahead_are_bounded(ahead: int, tmp_path: Any) -> None:
-    def open_fn(n: int) -> Iterator[int]:
-        (tmp_path / str(n)).touch()
-        yield from range(2)
-
-    needed = 0
-    for batch in StreamLoader(range(60), open_fn, 3, 1, padding="stop", method="thread", streams_ahead=ahead):
-        needed = max(needed, 1 + batch.stream.max())
-        assert needed <= len(list(tmp_path.iterdir())) <= needed + ahead
-
-
-def test_the_next_stream_is_read_up_to_the_same_batch_as_the_others() -> None:
-    chunks = Chunks(Listed(sk.view([40, 40])), Opener(range), sys.maxsize, 0)
-    workers = Workers([sk.prefetch(chunks, 1, max_buffered=64)], ReadAhead(16, 8, 1 << 28), str)
-    first, second = StreamInUse(Key(0, 0), 0), StreamInUse(Key(1, 0), 1)
-    workers.begin(first, first.start, needed=0, batch=0)
-    workers.read(first, first.start)
-    for batch, ahead in [(20, 6), (21, 6), (25, 11), (30, 16)]:
-        assert workers.ends(batch) == []
-        workers.begin(second, second.start, needed=30, batch=batch)
-        assert second.reader is not None
-        assert second.reader.pending() == ahead
-    workers.close()
-
-
-def test_bytes_read_ahead_are_bounded() -> None:
-    drawn = [0, 0]
-
-    def large(n: int) -> Iterator[np.ndarray]:
-        while True:
-            drawn[n] += 1
-            yield np.zeros(1 << 20, np.uint8)
-
-    loader = StreamLoader(
-        range(2),
-        large,
-        2,
-        1,
-        pad_value=0,
-        method="thread",
-        streams_ahead=0,
-        max_bytes=4 << 20,
-        max_buffered=50,
-    )
-    iterator = iter(loader)
-    for _ in range(10):
-        next(iterator)
-    iterator.close()
-    assert max(drawn) <= 10 + 4  # two of a megabyte each, and what was asked for before their size was known
 
 
 def test_a_closed_loader_refuses_further_epochs() -> None:

@@ -310,6 +310,7 @@ def test_views_of_no_sequence() -> None:
     assert_type(sk.repeat("a", 3), sk.View[str])
     assert_type(sk.uniter(words), sk.View[str])
     assert_type(sk.uniter(letters), sk.View[str])
+    assert_type(sk.shuffle_buffer(sk.uniter(letters), 2), sk.View[str])
     with pytest.raises(TypeError):
         sk.arange(0.5)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
@@ -410,12 +411,10 @@ def test_functions_say_what_items_their_views_have(name: str) -> None:
 
 
 def test_batches_of_streams() -> None:
-    stream = sk.streams.Stream(numbers).smap(str).skip(1)
-    assert_type(stream, sk.streams.Stream[str])
     assert_type(sk.streams.count_chunks(numbers, range), list[int])
     for batch in sk.streams.StreamLoader(numbers, range, 2, lengths=numbers, resume=None):
         assert_type(batch, sk.streams.StreamBatch)
-        assert_type(batch.is_last, npt.NDArray[np.bool_] | None)
+        assert_type(batch.is_first, npt.NDArray[np.bool_])
     with pytest.raises(ValueError, match="resume must be one of"):
         sk.streams.StreamLoader(numbers, range, 2, resume="tell")  # type: ignore[arg-type]
     torch = pytest.importorskip("seqkit.torch")

@@ -1,0 +1,155 @@
+"""`shuffle_buffer`: a random order within a buffer, for sequences that can only be iterated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from ..core.arguments import int_at_least, positive_int
+from ..core.epoch import ORDER
+from ..core.errors import EndOfSequence
+from ..core.indices import Endless, IndexArray, Indices, Plan, as_list
+from ..core.iteration import surviving
+from ..core.lengths import Unsized
+from ..core.once import cached
+from ..core.randomness import as_seed
+from ..core.source import as_view
+from ..core.view import Indexable, T, View, in_order
+from .bases.columns import selected
+from .bases.forwards import read_forwards
+from .bases.passes import Passes
+from .bases.random import Random
+from .bases.selection import Selection
+
+__all__ = ["Buffer", "ShuffleBuffer", "shuffle_buffer"]
+
+
+def shuffle_buffer(sequence: Indexable[T], size: int, seed: int | None = None, epoch: int = 0) -> View[T]:
+    """Return the view of the items of a sequence in a random order, within a buffer.
+
+    The buffer is filled first. Then each new item takes the place of a random one, which comes out. An item
+    comes at most `size` - 1 places early, and may come any number of places late. Memory holds `size` items.
+
+    Parameters
+    ----------
+    sequence : View or indexable
+        It may have no length, such as ``uniter(lines)``.
+    size : int
+        Items in the buffer (1 or more).
+    seed : int, optional
+        0 or more. None (the default) draws one from the system, once.
+    epoch : int
+        Number of the pass, 0 or more. Each epoch has another order. See `View.at_epoch`.
+
+    Returns
+    -------
+    View
+        It has the length of `sequence`, if there is one.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type, or is out of range.
+
+    Notes
+    -----
+    For sequences without a length, which are iterated up to an index. With a length, an index takes a table
+    of the order. The buffer holds several items, so a sequence that fills one array again for each item must
+    give copies. For an order without a limit use `shuffle`, which needs a length. Modelled on the shuffle of
+    ``tf.data``.
+
+    Examples
+    --------
+    >>> order = list(shuffle_buffer(range(100), 10, seed=0))
+    >>> sorted(order) == list(range(100)), max(item - place for place, item in enumerate(order)) <= 9
+    (True, True)
+    """
+    source = as_view(sequence, "shuffle_buffer")
+    size = positive_int(size, "shuffle_buffer: size")
+    seed = as_seed(seed, "shuffle_buffer: seed")
+    return ShuffleBuffer(source, size, seed, int_at_least(epoch, "shuffle_buffer: epoch", 0))
+
+
+class ShuffleBuffer(Selection, Random):
+    """The view that `shuffle_buffer` returns."""
+
+    _decides = ("_size",)
+    _varies = ORDER
+    _forwards: Passes | None = None  # see `read_forwards`
+
+    def __init__(self, source: View[Any], size: int, seed: int, epoch: int) -> None:
+        Random.__init__(self, (source,), seed, epoch, None)
+        self._size = size
+
+    @cached
+    def _order(self) -> IndexArray:
+        buffer = self._buffer(iter(range(len(self))))
+        return np.array([buffer.read(i) for i in range(len(self))], np.int64)
+
+    def _buffer(self, items: Iterator[Any]) -> Buffer:
+        return Buffer(items, self._size, np.random.Generator(np.random.Philox(key=self._key)))
+
+    def _where(self, i: int) -> int:
+        return int(self._order[i])
+
+    def _many(self, indices: Indices) -> Indices:
+        return self._order[indices if isinstance(indices, np.ndarray) else as_list(indices)]
+
+    def _get(self, i: int) -> Any:
+        return read_forwards(self, i) if isinstance(self._n, Unsized) else super()._get(i)
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        if isinstance(self._n, Unsized):
+            return View._getmany(self, indices)
+        return super()._getmany(indices)
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        if not isinstance(self._n, Unsized):
+            return super()._iter(plan)
+        if isinstance(plan, Endless):
+            return surviving(self, plan, self._buffer(in_order(self._sources[0])).read)
+        return View._iter(self, plan)
+
+    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return () if isinstance(self._n, Unsized) else super()._parts(i)
+
+    def _select(self, names: tuple[str, ...]) -> View[Any]:
+        return ShuffleBuffer(selected(self._sources[0], names), self._size, self._seed, self._epoch)
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return ShuffleBuffer(sources[0], self._size, self._seed, self._epoch)
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        return [*sources, str(self._size), *self._key_arguments()]
+
+
+class Buffer:
+    """The buffer of one pass. After an error of the source it goes on with the items that it holds."""
+
+    def __init__(self, items: Iterator[Any], size: int, rng: np.random.Generator) -> None:
+        self._items = items
+        self._size = size
+        self._rng = rng
+        self._held: list[Any] = []
+        self._has_ended = False
+
+    def read(self, i: int) -> Any:
+        """Return the next item, which has number `i`."""
+        held = self._held
+        try:
+            if not self._has_ended:
+                held.extend(islice(self._items, self._size - len(held)))
+            item = next(self._items)
+        except StopIteration:
+            if not self._has_ended:
+                self._rng.shuffle(held)
+                self._has_ended = True
+            if not held:
+                raise EndOfSequence(f"shuffle_buffer: index {i} out of range") from None
+            return held.pop()
+        place = self._rng.integers(self._size)
+        held[place], item = item, held[place]
+        return item
