@@ -151,7 +151,7 @@ BUDGETS = {
     "loader": 1961,
     "observe": 2630,
     "samplers": 1279,
-    "sources": 1869,
+    "sources": 1657,
     "stores": 1450,
     "streams": 1173,
     "testing": 821,

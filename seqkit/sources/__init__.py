@@ -6,26 +6,8 @@ the function by the suffix of a path. `per_process` is for everything else that 
 
 import sys as _sys
 import types as _types
-import typing as _typing
 
 from ..core.lazy import lazy_names as _lazy_names
-
-if _typing.TYPE_CHECKING:
-    from .archives import tar_members, zip_members
-    from .arrow import arrow
-    from .audio import audio, read_audio
-    from .csv import csv
-    from .files import files
-    from .hdf5 import hdf5
-    from .huggingface import huggingface
-    from .images import images, read_image
-    from .npy import npy, npz
-    from .parquet import parquet
-    from .per_process import per_process
-    from .read import read
-    from .remote import remote
-    from .sqlite import sqlite
-    from .zarr import zarr
 
 __all__ = [
     "arrow",
@@ -69,5 +51,4 @@ class _Package(_types.ModuleType):
 
 _sys.modules[__name__].__class__ = _Package
 
-if not _typing.TYPE_CHECKING:  # with a `__getattr__`, type checkers accept any name
-    __getattr__, __dir__ = _lazy_names(__name__, _MODULES)
+__getattr__, __dir__ = _lazy_names(__name__, _MODULES)  # type checkers read `__init__.pyi`

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from ..core.arguments import as_bool
 from ..core.progress import Progress, Report, check_progress, reporting
 from ..core.view import View
-from .files import existing, name_file
+from .files import existing, naming
 from .per_process import PerProcess
 
 __all__ = ["tar_members", "zip_members"]
@@ -59,14 +59,10 @@ def zip_members(path: str | PathLike[str], pattern: str = "*", *, per_thread: bo
     >>> texts[1], list(sk.starmap(lambda name, data: data.decode(), texts))
     (('b.txt', b'bbb'), ['aaa', 'bbb'])
     """
-    name = existing(path, "zip_members")
-    _check_pattern(pattern, "zip_members")
+    name = _checked(path, pattern, "zip_members")
     per_thread = as_bool(per_thread, "zip_members: per_thread")
-    try:
+    with naming(name):
         members = _zip_directory(name, pattern)
-    except zipfile.BadZipFile as error:
-        name_file(error, name)
-        raise
     _check_found(members, pattern, name, "zip_members")
     return PerProcess(partial(ZipRows, name, members), "zip_members", name, per_thread)
 
@@ -80,20 +76,17 @@ def _zip_directory(path: str, pattern: str) -> list[int]:
         if info.is_dir() or not fnmatch(info.filename, pattern):
             continue
         if info.flag_bits & ENCRYPTED:
-            raise ValueError(
-                f"zip_members: {info.filename!r} in {path} needs a password. Use per_process with a function"
-                " that opens the archive and calls setpassword."
-            )
+            _refuse("zip_members", info.filename, path, "needs a password")
         if stat.S_ISLNK(info.external_attr >> 16):
-            _refuse_link(info.filename, path, "zip_members")
+            _refuse("zip_members", info.filename, path, "is a link")
         numbers.append(number)
     return numbers
 
 
-def _refuse_link(name: str, path: str, who: str) -> NoReturn:
+def _refuse(who: str, name: str, path: str, why: str) -> NoReturn:
     raise ValueError(
-        f"{who}: {name!r} in {path} is a link, and has no bytes of its own. Pass a pattern that leaves it"
-        " out, or unpack the archive."
+        f"{who}: {name!r} in {path} {why}, and cannot be read in place. Pass a pattern that leaves it out, or"
+        " unpack the archive."
     )
 
 
@@ -160,14 +153,9 @@ def tar_members(
     ('b.txt', b'bbb')
     """
     check_progress(progress, "tar_members: progress")
-    name = existing(path, "tar_members")
-    _check_pattern(pattern, "tar_members")
-    try:
-        with reporting(progress, "tar_members") as report:
-            members = list(_tar_directory(name, pattern, report))
-    except tarfile.ReadError as error:
-        name_file(error, name)
-        raise
+    name = _checked(path, pattern, "tar_members")
+    with naming(name), reporting(progress, "tar_members") as report:
+        members = list(_tar_directory(name, pattern, report))
     _check_found(members, pattern, name, "tar_members")
     return PerProcess(partial(TarRows, name, members), "tar_members", name)
 
@@ -184,12 +172,9 @@ def _tar_directory(path: str, pattern: str, report: Report) -> Iterator[tuple[st
         if not fnmatch(info.name, pattern):
             continue
         if info.issym() or (info.islnk() and info.linkname not in places):
-            _refuse_link(info.name, path, "tar_members")
+            _refuse("tar_members", info.name, path, "is a link")
         if info.issparse():
-            raise ValueError(
-                f"tar_members: {info.name!r} in {path} is sparse and cannot be read in place. Unpack the"
-                " archive."
-            )
+            _refuse("tar_members", info.name, path, "is sparse")
         if info.isreg() or info.islnk():
             yield info.name, *places[info.name]
 
@@ -234,9 +219,10 @@ class TarRows:
         self._file.close()
 
 
-def _check_pattern(pattern: Any, who: str) -> None:
+def _checked(path: Any, pattern: Any, who: str) -> str:
     if not isinstance(pattern, str):
         raise TypeError(f"{who}: pattern must be a str such as '*.jpg', got {pattern!r}")
+    return existing(path, who)
 
 
 def _check_found(members: list[Any], pattern: str, path: str, who: str) -> None:

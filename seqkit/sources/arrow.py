@@ -14,38 +14,13 @@ from ..core.indices import Indices, as_array
 from ..core.lazy import need
 from ..core.view import View
 from ..engine.arrow import compact
-from .columns import as_rows, check_names
+from .columns import ColumnOf, as_rows, check_names
 from .files import existing
 from .per_process import PerProcess
 
-__all__ = ["ArrowColumn", "ArrowRows", "arrow", "kinds_of"]
+__all__ = ["ArrowRows", "arrow", "column", "kinds_of"]
 
 Read = Callable[[Any], list[Any]]
-
-
-class ArrowColumn(TableReader):
-    """The values of an Array or ChunkedArray by position, as Python objects."""
-
-    takes_arrays = True
-
-    def __init__(self, array: Any) -> None:
-        self._data = array
-        self._read = _reader(array.type)
-
-    def __len__(self) -> int:
-        return len(self._data)
-
-    def __getitem__(self, i: int) -> Any:
-        return self._read(self._data.slice(range(len(self))[i], 1))[0]
-
-    def __getitems__(self, indices: Indices) -> list[Any]:
-        try:
-            return self._read(self._data.take(as_array(indices)))
-        except NotImplementedError:  # pyarrow cannot take from some types
-            return [self[int(i)] for i in indices]
-
-    def __reduce__(self) -> Any:
-        return ArrowColumn, (compact(self._data),)
 
 
 class ArrowRows(TableReader):
@@ -70,8 +45,7 @@ class ArrowRows(TableReader):
 
     def __getitem__(self, i: int) -> Any:
         i = range(len(self))[i]
-        values = [_cell(name, column, i, read) for name, column, read in self._columns]
-        return dict(zip(self.names, values, strict=True))
+        return {name: _values(name, column.slice(i, 1), read)[0] for name, column, read in self._columns}
 
     def __getitems__(self, indices: Indices) -> list[Any]:
         try:
@@ -79,7 +53,7 @@ class ArrowRows(TableReader):
         except NotImplementedError:  # pyarrow cannot take from some types
             return [self[int(i)] for i in indices]
         columns = [
-            _cells(name, column, read)
+            _values(name, column, read)
             for name, column, read in zip(self.names, taken.columns, self._reads, strict=True)
         ]
         return as_rows(self.names, columns, len(indices))
@@ -91,15 +65,14 @@ class ArrowRows(TableReader):
         return ArrowRows, (compact(self._data),)
 
 
-def _cell(name: str, column: Any, i: int, read: Read) -> Any:
-    try:
-        return column[i].as_py() if read is _plain else read(column.slice(i, 1))[0]
-    except Exception as error:
-        error.add_note(f"column: {name}")
-        raise
+def column(array: Any) -> ColumnOf:
+    """Return the values of an Array or ChunkedArray by position, as Python objects."""
+    import pyarrow as pa
+
+    return ColumnOf(ArrowRows(pa.table([array], names=[""])), "")
 
 
-def _cells(name: str, column: Any, read: Read) -> list[Any]:
+def _values(name: str, column: Any, read: Read) -> list[Any]:
     try:
         return read(column)
     except Exception as error:

@@ -13,7 +13,7 @@ import numpy as np
 from ..core.lazy import need
 from ..core.progress import Progress
 from ..core.view import View
-from .files import files, name_file
+from .files import files, naming
 
 __all__ = ["audio", "read_audio"]
 
@@ -78,17 +78,13 @@ def read_audio(path: str, dtype: str = "float32") -> tuple[Any, int]:
     _check_dtype(dtype)
     import soundfile
 
-    try:
-        with soundfile.SoundFile(path) as file:
-            is_int = dtype.startswith("int")
-            if is_int and file.subtype in ("FLOAT", "DOUBLE"):
-                raise ValueError(f"the samples are floats. Read them as 'float32', not {dtype!r}")
-            samples = _as_ints(file, dtype) if is_int and file.format == "OGG" else file.read(dtype=dtype)
-            _check_complete(file, len(samples))
-            return samples, file.samplerate
-    except Exception as error:
-        name_file(error, str(path))
-        raise
+    with naming(str(path)), soundfile.SoundFile(path) as file:
+        is_int = dtype.startswith("int")
+        if is_int and file.subtype in ("FLOAT", "DOUBLE"):
+            raise ValueError(f"the samples are floats. Read them as 'float32', not {dtype!r}")
+        samples = _as_ints(file, dtype) if is_int and file.format == "OGG" else file.read(dtype=dtype)
+        _check_complete(file, len(samples))
+        return samples, file.samplerate
 
 
 def _as_ints(file: Any, dtype: str) -> Any:

@@ -54,14 +54,11 @@ def as_names(names: Any, who: str) -> Any:
     """
     if names is None or isinstance(names, str):
         return names
-    found = list(names) if isinstance(names, Iterable) else [names]
-    if not isinstance(names, Iterable) or not all(isinstance(name, str) for name in found):
+    if not isinstance(names, Iterable) or not all(isinstance(name, str) for name in names):
         raise TypeError(f"{who} must be a str, a sequence of str or None, got {names!r}")
-    if not found:
-        raise ValueError(f"{who} must not be empty. Leave it out to read all.")
-    if len(set(found)) < len(found):
-        raise ValueError(f"{who} must not have a name twice, got {found}")
-    return found
+    if not names or len({*names}) < len([*names]):
+        raise ValueError(f"{who} must have names that differ, got {names!r}. Leave it out to read all.")
+    return list(names)
 
 
 def choose(

@@ -93,12 +93,24 @@ def csv(path: str | PathLike[str], *, delimiter: str = ",", encoding: str = "utf
     return PerProcess(open_fn, "csv", name, inheritable=True, about=f"parsed by {parser}")
 
 
+def _each(read: Callable[..., Any], paths: Sequence[str], delimiter: str, encoding: str) -> list[Any]:
+    found = []
+    for path in paths:
+        try:
+            found.append(read(path, delimiter, encoding))
+        except ValueError as error:
+            name_file(error, path)
+            error.add_note("For text of another encoding or delimiter pass, for example, encoding='latin-1'.")
+            raise
+    return found
+
+
 def _read_with_arrow(paths: Sequence[str], delimiter: str, encoding: str) -> Any:
     import pyarrow as pa
 
     from .arrow import ArrowRows, kinds_of
 
-    tables = [_naming(path, _table, path, delimiter, encoding) for path in paths]
+    tables = _each(_table, paths, delimiter, encoding)
     names = agreeing("csv", paths, [kinds_of(table.schema) for table in tables])
     return ArrowRows(pa.concat_tables([table.select(names) for table in tables], promote_options="default"))
 
@@ -136,7 +148,7 @@ def _typed(texts: Any) -> Any:
 
 
 def _read_as_text(paths: Sequence[str], delimiter: str, encoding: str) -> Any:
-    files = [_naming(path, _texts, path, delimiter, encoding) for path in paths]
+    files = _each(_texts, paths, delimiter, encoding)
     names = agreeing("csv", paths, [dict.fromkeys(file, "text") for file in files])
     return DictRows({name: [text for file in files for text in file[name]] for name in names}, paths[0])
 
@@ -167,12 +179,3 @@ def _opened(path: str, encoding: str) -> Any:
     openers: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
     opened = openers.get(os.path.splitext(path)[1], open)
     return opened(path, "rt", encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline="")
-
-
-def _naming(path: str, read: Callable[..., Any], *arguments: Any) -> Any:
-    try:
-        return read(*arguments)
-    except Exception as error:
-        name_file(error, path)
-        error.add_note("For text of another encoding or delimiter pass, for example, encoding='latin-1'.")
-        raise

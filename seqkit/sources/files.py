@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from glob import has_magic, iglob
 from os import PathLike, fspath
 from typing import Any
@@ -17,7 +18,7 @@ from ..core.source import as_view
 from ..core.view import View
 from ..views.smap import smap
 
-__all__ = ["as_path", "existing", "files", "found", "in_natural_order", "is_pointer", "name_file"]
+__all__ = ["as_path", "existing", "files", "found", "in_natural_order", "is_pointer", "name_file", "naming"]
 
 POINTER = b"version https://git-lfs"
 
@@ -117,11 +118,8 @@ class ReadFile:
         self.__name__ = name_of(read)
 
     def __call__(self, path: str) -> Any:
-        try:
+        with naming(path):
             return self._read(path)
-        except Exception as error:
-            name_file(error, path)
-            raise
 
 
 def name_file(error: Exception, path: str | None) -> None:
@@ -134,14 +132,20 @@ def name_file(error: Exception, path: str | None) -> None:
     """
     if path is None or any(note.startswith("file: ") for note in getattr(error, "__notes__", ())):
         return
-    try:
-        is_named = path in str(error)
-    except Exception:
-        is_named = False
     if is_pointer(path):
         error.add_note(f"file: {path} is a pointer of Git LFS and not the file itself. Run: git lfs pull")
-    elif not is_named:
+    elif path not in str(error):
         error.add_note(f"file: {path}")
+
+
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Add the path of a file to errors within the block."""
+    try:
+        yield
+    except Exception as error:
+        name_file(error, path)
+        raise
 
 
 def is_pointer(path: str) -> bool:

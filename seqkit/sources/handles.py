@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -55,15 +54,6 @@ class Handle:
     __del__ = close
 
 
-class _Own:
-    """The handles of one process: one for all threads, or one for each."""
-
-    def __init__(self, shared: Handle) -> None:
-        self.shared = shared
-        self.local = threading.local()
-        self.all = weakref.WeakSet([shared])
-
-
 class Handles:
     """The handles that `open_fn` opens. A pickle holds `open_fn` only.
 
@@ -90,36 +80,28 @@ class Handles:
         self._open_fn = open_fn
         self._per_thread = per_thread
         self._inheritable = inheritable
-        # By pid. A forked child leaves the entries of its parents alone: a thread of the parent may hold the
-        # lock, and closing a handle could change the parent's file.
-        self._own: dict[int, _Own] = {}
+        # By pid, and by thread if each opens its own. A forked child leaves the entries of its parents alone:
+        # a thread of the parent may hold the lock, and closing a handle could change the parent's file.
+        self._handles: dict[tuple[int, int], Handle] = {}
 
     def call(self, function: Callable[..., R], *arguments: Any) -> R:
         """Return ``function(handle, *arguments)``."""
-        own = self._own.get(os.getpid()) or self._of_new_process()
-        opened = self._of_thread(own) if self._per_thread else own.shared
-        return opened.call(function, *arguments)
+        key = os.getpid(), threading.get_ident() if self._per_thread else 0
+        return (self._handles.get(key) or self._new(key)).call(function, *arguments)
 
     def close(self) -> None:
         """Close the handles of this process. The next call opens a new one."""
-        own = self._own.get(os.getpid())
-        for opened in list(own.all) if own else ():
-            with opened.lock:
-                opened.close()
+        for (pid, _), handle in list(self._handles.items()):
+            if pid == os.getpid():
+                with handle.lock:
+                    handle.close()
 
-    def _of_new_process(self) -> _Own:
-        parents = list(self._own.values()) if self._inheritable else []
-        opened = Handle(self._open_fn, self._per_thread)
-        if parents:
-            opened.value, opened.pid = parents[-1].shared.value, parents[-1].shared.pid
-        return self._own.setdefault(os.getpid(), _Own(opened))  # one step, so two threads get the same
-
-    def _of_thread(self, own: _Own) -> Handle:
-        opened: Handle | None = getattr(own.local, "opened", None)
-        if opened is None:
-            opened = own.local.opened = Handle(self._open_fn, self._per_thread)
-            own.all.add(opened)
-        return opened
+    def _new(self, key: tuple[int, int]) -> Handle:
+        handle = Handle(self._open_fn, self._per_thread)
+        if self._inheritable and self._handles:
+            parents = list(self._handles.values())[-1]
+            handle.value, handle.pid = parents.value, parents.pid
+        return self._handles.setdefault(key, handle)  # one step, so two threads get the same
 
     def __reduce__(self) -> Any:
         return Handles, (self._open_fn, self._per_thread, self._inheritable)

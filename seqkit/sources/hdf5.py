@@ -76,11 +76,9 @@ def _open(path: str, name: Any) -> Any:
     import h5py
 
     file = h5py.File(path, "r", rdcc_nbytes=CACHE_BYTES)
-    known: list[str] = []
+    known = list(file)
     if name is None:
-        known = [key for key in file if isinstance(file[key], h5py.Dataset)] or list(file)
-    else:
-        file.visititems(lambda key, item: known.append(key) if isinstance(item, h5py.Dataset) else None)
+        known = [key for key in known if isinstance(file[key], h5py.Dataset)] or known
     return choose("hdf5", path, name, known, partial(_column, file))
 
 
@@ -133,13 +131,7 @@ class Hdf5Rows(TableReader):
         return found
 
     def __reduce__(self) -> Any:
-        file, name = self._data.file, self._data.name
-        if file.mode != "r" or name is None:
-            raise TypeError(
-                f"hdf5: only a data set of a file opened for reading goes to another process, got {name} of"
-                f" {file.filename} opened with mode {file.mode!r}. Use sources.hdf5(path, name)."
-            )
-        return _reopened, (file.filename, name)
+        return _reopened, (self._data.file.filename, self._data.name)
 
 
 def _reopened(path: str, name: str) -> Hdf5Rows:

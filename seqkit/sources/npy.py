@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import os
-import struct
-import zipfile
 from collections.abc import Iterator, Sequence
 from functools import partial
 from os import PathLike
@@ -18,7 +15,7 @@ from ..core.source import Source
 from ..core.view import View
 from ..core.worker import Opened
 from .columns import as_names, check_names, choose
-from .files import existing, name_file
+from .files import existing, naming
 from .per_process import PerProcess
 
 __all__ = ["npy", "npz"]
@@ -68,9 +65,10 @@ class MappedRows(Source[Any], Opened):
     def _data(self) -> Any:
         if _stamp(self._path) != self._stamp:
             raise ValueError(f"npy: {self._path} was written again. Build the view again.")
-        if self._map is None:
-            self._map = _mapped(self._path)
-        return self._map
+        array = self._map
+        if array is None:
+            array = self._map = _mapped(self._path)
+        return array
 
     @_data.setter
     def _data(self, data: Any) -> None:
@@ -100,11 +98,8 @@ def _stamp(path: str) -> tuple[int, ...]:
 
 
 def _mapped(path: str) -> Any:
-    try:
+    with naming(path):
         mapped = np.load(path, mmap_mode="r")
-    except Exception as error:
-        name_file(error, path)
-        raise
     if not isinstance(mapped, np.ndarray) or not mapped.shape:
         raise ValueError(f"npy: {path} has no array with rows. Use sources.npz, or numpy.load.")
     return np.asarray(mapped)  # each slice of a `numpy.memmap` runs Python code
@@ -150,66 +145,15 @@ def npz(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> V
     """
     path = existing(path, "npz")
     open_fn = partial(_open, path, as_names(name, "npz: name"))
-    return PerProcess(open_fn, "npz", path, inheritable=_is_compressed(path))
-
-
-def _is_compressed(path: str) -> bool:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist())
-    except zipfile.BadZipFile as error:
-        name_file(error, path)
-        raise
-
-
-_READ_HEADER = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
+    return PerProcess(open_fn, "npz", path, inheritable=True)
 
 
 def _open(path: str, name: Any) -> Any:
-    with zipfile.ZipFile(path) as archive:
-        infos = archive.infolist()
-        known = [info.filename.removesuffix(".npy") for info in infos]
-        check_names(known, path, "npz")
-        members = dict(zip(known, infos, strict=True))
-        # One map for all arrays, because each map keeps a file open. A plain array, as in `_mapped`.
-        mapped = np.asarray(np.memmap(path, np.uint8, "r"))
-        return choose("npz", path, name, known, lambda key: _rows(path, archive, members[key], mapped))
+    with open(path, "rb") as file, np.load(file) as archive:
+        check_names(archive.files, path, "npz")
+        return choose("npz", path, name, archive.files, lambda key: _rows(archive[key]))
 
 
-def _rows(path: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo, mapped: Any) -> Any:
-    try:
-        array = _array(path, archive, info, mapped)
-    except ValueError as error:
-        raise ValueError(f"npz: {info.filename!r} of {path} cannot be read: {error}") from error
+def _rows(array: Any) -> Any:
+    array.flags.writeable = False
     return array if array.shape else None
-
-
-def _array(path: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo, mapped: Any) -> Any:
-    with archive.open(info) as file:
-        version = np.lib.format.read_magic(file)
-        if version not in _READ_HEADER:  # of an array with names that are not Latin
-            return np.load(path)[info.filename.removesuffix(".npy")]
-        shape, is_fortran, dtype = _READ_HEADER[version](file)
-        if dtype.hasobject:
-            raise ValueError("it holds objects. Save it with another dtype, or choose other names")
-        if info.compress_type != zipfile.ZIP_STORED:
-            file.seek(0)
-            array = np.lib.format.read_array(file)
-            array.flags.writeable = False
-            return array
-        start = _start_of_data(path, info) + file.tell()
-    size = math.prod(shape) * dtype.itemsize
-    if not size:
-        return np.zeros(shape, dtype)
-    return mapped[start : start + size].view(dtype).reshape(shape, order="F" if is_fortran else "C")
-
-
-def _start_of_data(path: str, info: zipfile.ZipInfo) -> int:
-    """Return where the bytes of a member begin, after its local header."""
-    with open(path, "rb") as file:
-        file.seek(info.header_offset)
-        name_length, extra_length = struct.unpack("<26x2H", file.read(30))
-    return info.header_offset + 30 + int(name_length) + int(extra_length)

@@ -54,8 +54,6 @@ class PandasRows(ByPosition):
         return [PandasColumn(self._data.iloc[:, k]) for k in range(len(self.names))]
 
     def __getitem__(self, i: int) -> dict[Any, Any]:
-        if not 0 <= i < len(self._data):  # a frame without columns has rows, too
-            raise IndexError(f"row {i} is out of range for {len(self._data)} rows")
         return {name: column.values[i] for name, column in zip(self.names, self._columns, strict=True)}
 
     def __getitems__(self, indices: Indices) -> list[dict[Any, Any]]:

@@ -8,14 +8,12 @@ import os
 import re
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from glob import escape, has_magic, iglob
 from itertools import accumulate
-from operator import itemgetter
 from os import PathLike
 from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
 
@@ -28,7 +26,7 @@ from ..core.view import View
 from ..views.bases.one_of_several import read_grouped
 from .arrow import ArrowRows, kinds_of
 from .columns import agreeing, as_names, check_names, listed
-from .files import as_path, found, in_natural_order, name_file
+from .files import as_path, found, in_natural_order, naming
 from .per_process import PerProcess
 
 __all__ = ["PLAN", "SUCCESS", "ParquetRows", "parquet", "part_names"]
@@ -97,8 +95,7 @@ def parquet(
     max_bytes = positive_int(max_bytes, "parquet: max_bytes")
     chosen = as_names(columns, "parquet: columns")
     need("pyarrow", "parquet")
-    paths, texts = zip(*_paths(path), strict=True)
-    partitions = _typed(texts)
+    paths, partitions = zip(*_paths(path), strict=True)
     files = []
     with reporting(progress, "parquet") as report:
         for each in zip(paths, partitions, strict=True):
@@ -113,8 +110,8 @@ def parquet(
 # -------------------------------------------------------------------- files and partitions
 
 
-def _paths(path: Any) -> list[tuple[str, dict[str, str | None]]]:
-    """Return the path of each file, and what the names of its folders say."""
+def _paths(path: Any) -> list[tuple[str, dict[str, Any]]]:
+    """Return the path of each file, and the columns that the names of its folders give."""
     if isinstance(path, Iterable) and not isinstance(path, str | PathLike):
         return [pair for each in path for pair in _paths(each)]
     name = as_path(path, "parquet")
@@ -122,7 +119,15 @@ def _paths(path: Any) -> list[tuple[str, dict[str, str | None]]]:
     paths = [each for each in _files(name) if not re.search(r"(^|[/\\])_", os.path.relpath(each, base))]
     if not paths:
         raise FileNotFoundError(f"parquet: there is no Parquet file at {name!r}. Check the path.")
-    return [(each, _partition(os.path.relpath(each, base))) for each in paths]
+    if not any("=" in os.path.relpath(each, base) for each in paths):
+        return [(each, {}) for each in paths]
+    from pyarrow.dataset import dataset, get_partition_keys, partitioning
+
+    hive = partitioning(flavor="hive")
+    files = dataset(paths, format="parquet", partitioning=hive, partition_base_dir=base).get_fragments()
+    return [
+        (each, get_partition_keys(file.partition_expression)) for each, file in zip(paths, files, strict=True)
+    ]
 
 
 def _files(path: str) -> list[str]:
@@ -165,33 +170,6 @@ def _base(path: str) -> str:
     return path if os.path.isdir(path) else os.path.dirname(path)
 
 
-def _partition(path: str) -> dict[str, str | None]:
-    """Return the columns that the names of folders say.
-
-    >>> _partition("year=2020/town=K%C3%B6ln/part-0.parquet")
-    {'year': '2020', 'town': 'Köln'}
-    """
-    pairs = [folder.split("=", 1) for folder in path.split(os.sep)[:-1] if "=" in folder]
-    return {key: None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value) for key, value in pairs}
-
-
-def _typed(partitions: Sequence[dict[str, str | None]]) -> list[dict[str, Any]]:
-    """Turn the columns of which all values are ints into ints.
-
-    >>> _typed([{"year": "2020", "town": "7"}, {"year": None, "town": "x"}])
-    [{'year': 2020, 'town': '7'}, {'year': None, 'town': 'x'}]
-    """
-    texts = {
-        key for values in partitions for key, value in values.items() if value is not None and not _INT(value)
-    }
-    return [
-        {key: value if value is None or key in texts else int(value) for key, value in values.items()}
-        for values in partitions
-    ]
-
-
-_INT = re.compile(r"-?\d{1,18}").fullmatch
-
 # -------------------------------------------------------------------- columns
 
 
@@ -199,12 +177,9 @@ def _scanned(path: str, partition: dict[str, Any]) -> tuple[list[int], dict[str,
     """Return the rows of each row group of a file, and the kind of each column."""
     from pyarrow.parquet import read_metadata
 
-    try:
+    with naming(path):
         metadata = read_metadata(path)
         schema = metadata.schema.to_arrow_schema()
-    except Exception as error:
-        name_file(error, path)
-        raise
     check_names([*schema.names, *partition], path, "parquet")
     sizes = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
     return sizes, kinds_of(schema) | dict.fromkeys(partition, "")
@@ -252,7 +227,8 @@ class ParquetRows(TableReader):
 
     def __getitem__(self, i: int) -> dict[str, Any]:
         group = bisect_right(self._ends, i)
-        return self._read(group, itemgetter(i - self._ends[group] + self.group_sizes[group]))  # type: ignore[no-any-return]
+        with naming(self._paths[self._groups[group][0]]):
+            return self._table(group)[i - self._ends[group] + self.group_sizes[group]]  # type: ignore[no-any-return]
 
     def __getitems__(self, indices: Indices) -> list[dict[str, Any]]:
         wanted = as_array(indices)
@@ -260,20 +236,14 @@ class ParquetRows(TableReader):
 
         def read(group: int, positions: Any) -> list[dict[str, Any]]:
             rows = wanted[positions] - self._ends[group] + self.group_sizes[group]
-            return self._read(group, lambda table: table.__getitems__(rows))  # type: ignore[no-any-return]
+            with naming(self._paths[self._groups[group][0]]):
+                return self._table(group).__getitems__(rows)
 
         return read_grouped(groups, read)
 
     def select(self, names: Sequence[str]) -> ParquetRows:
         paths, sizes, max_bytes, partitions = self._arguments
         return ParquetRows(paths, sizes, names, max_bytes, partitions)
-
-    def _read(self, group: int, read: Callable[[ArrowRows], Any]) -> Any:
-        try:
-            return read(self._table(group))
-        except Exception as error:
-            name_file(error, self._paths[self._groups[group][0]])
-            raise
 
     def _table(self, group: int) -> ArrowRows:
         """Return the rows of a row group, decoded now or before."""

@@ -95,37 +95,31 @@ def per_process(
         raise TypeError(f"per_process: {given} needs {missing}. Pass both, or neither for a sequence.")
     if read is None or items is None:
         return PerProcess(open_fn, per_thread=per_thread)
-    return ReadWith(WithHandle(Handles(open_fn, per_thread), read), as_view(items, "per_process"))
-
-
-class WithHandle:
-    """``read(handle, item)`` as a function of `item`."""
-
-    def __init__(self, handles: Handles, read: Callable[[Any, Any], Any]) -> None:
-        self.handles = handles
-        self._read = read
-        self.__name__ = name_of(read)
-
-    def __call__(self, item: Any) -> Any:
-        return self.handles.call(self._read, item)
+    return ReadWith(Handles(open_fn, per_thread), read, as_view(items, "per_process"))
 
 
 class ReadWith(Smap, Opened):
     """The view behind `per_process` with `read`."""
 
-    def __init__(self, read: WithHandle, items: View[Any]) -> None:
-        super().__init__(read, items, "per_process")
-        self._handles = read.handles
+    def __init__(self, handles: Handles, read: Callable[[Any, Any], Any], items: View[Any]) -> None:
+        super().__init__(partial(handles.call, read), items, "per_process")
+        self._handles, self._read = handles, read
 
     def close(self) -> None:
         """Close the handle of this process. The next read opens another one."""
         self._handles.close()
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return ReadWith(self._chain.functions[-1], sources[0])  # type: ignore[arg-type]
+        return ReadWith(self._handles, self._read, sources[0])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ReadWith, (self._chain.functions[-1], self._sources[0])
+        return ReadWith, (self._handles, self._read, self._sources[0])
+
+    def _functions(self) -> tuple[Callable[..., Any], ...]:
+        return (self._read,)
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        return [name_of(self._read), *sources]
 
 
 class PerProcess(Columns[Any], Opened):

@@ -8,25 +8,14 @@ from typing import Any
 import numpy as np
 
 from ..core.once import cached
-from .columns import ByPosition
+from .columns import ByPosition, ColumnOf
 
-__all__ = ["PolarsColumn", "PolarsRows"]
+__all__ = ["PolarsRows", "column"]
 
 
-class PolarsColumn(ByPosition):
-    """The values of a Series by position, as Python objects."""
-
-    @cached
-    def _vector_dtype(self) -> Any:
-        return checked(self._data)
-
-    def __getitem__(self, i: int) -> Any:
-        return self.__getitems__([i])[0]
-
-    def __getitems__(self, indices: list[int]) -> list[Any]:
-        dtype = self._vector_dtype
-        values: list[Any] = self._data.gather(indices).to_list()
-        return values if dtype is None else [_vector(value, dtype) for value in values]
+def column(series: Any) -> ColumnOf:
+    """Return the values of a Series by position, as Python objects."""
+    return ColumnOf(PolarsRows(series.to_frame()), series.name)
 
 
 class PolarsRows(ByPosition):

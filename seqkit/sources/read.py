@@ -41,29 +41,6 @@ TAKE_PATTERNS = {
     *("files.files", "images.images", "audio.audio"),
     *("csv.csv", "parquet.parquet", "remote.remote"),
 }
-# Suffixes that need more than a path, and what to use.
-DATABASES = (".db", ".sqlite", ".sqlite3")
-REMEDIES = {
-    **dict.fromkeys(DATABASES, "Use sources.sqlite(path, table)"),
-    ".tsv": "Use sources.csv(path, delimiter='\\t')",
-    **dict.fromkeys(
-        (".gz", ".tgz", ".bz2", ".xz", ".zst"),
-        "Compressed archives have no random access. Unpack the file, or make a zip archive of it",
-    ),
-    **dict.fromkeys(
-        (".txt", ".jsonl", ".ndjson", ".json"),
-        "There is no reader for such text. Pass open_fn, such as"
-        " open_fn=lambda path: list(open(path, encoding='utf-8')), which splits at the ends of lines only",
-    ),
-}
-# Folders of some formats contain a file of a certain name.
-MARKS = {
-    ".zarray": "zarr.zarr",
-    ".zgroup": "zarr.zarr",
-    "zarr.json": "zarr.zarr",
-    "state.json": "huggingface.huggingface",
-    "dataset_dict.json": "huggingface.huggingface",
-}
 
 
 @hiding_frames()
@@ -148,14 +125,9 @@ Files._name = "read"
 
 
 def _holds_only_parquet(folder: str) -> bool:
-    """Are all files and folders in a folder of Parquet, such as those that several ranks have written?"""
-    names = [name for name in os.listdir(folder) if not name.startswith((".", "_"))]
-    return bool(names) and all(
-        name.endswith(".parquet")
-        or name == PLAN
-        or ("=" in name and os.path.isdir(inner := os.path.join(folder, name)) and _holds_only_parquet(inner))
-        for name in names
-    )
+    """Has a folder nothing but Parquet files, and folders of partitions such as ``year=2020``?"""
+    names = [name for name in os.listdir(folder) if not name.startswith((".", "_")) and name != PLAN]
+    return bool(names) and all(name.endswith(".parquet") or "=" in name for name in names)
 
 
 def _is_pattern(path: str) -> bool:
@@ -179,15 +151,14 @@ def _reader(path: str) -> str:
         return "images.images"
     if suffix in SOUNDS and not os.path.isdir(path):
         return "audio.audio"
-    if is_pattern and suffix not in DATABASES:
+    if is_pattern:
         return "files.files"
-    if os.path.isdir(path):
-        marks = [MARKS[name] for name in MARKS if os.path.exists(os.path.join(path, name))]
-        if not marks and _holds_only_parquet(path):
-            return READERS[".parquet"]
-        return marks[0] if marks else "files.files"
-    remedy = REMEDIES.get(suffix, "Pass open_fn= to say how the file is opened")
-    raise ValueError(
-        f"read: the suffix {suffix!r} is unknown, got {path!r}. {remedy}. Known are {', '.join(READERS)},"
-        " images and sound."
-    )
+    if not os.path.isdir(path):
+        raise ValueError(
+            f"read: the suffix {suffix!r} is unknown, got {path!r}. Use a function of sources, or pass"
+            " open_fn=, such as lambda path: list(open(path, encoding='utf-8')) for lines of text. Known are"
+            f" {', '.join(READERS)}, images and sound."
+        )
+    if {"state.json", "dataset_dict.json"} & {*os.listdir(path)}:
+        return "huggingface.huggingface"
+    return "parquet.parquet" if _holds_only_parquet(path) else "files.files"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from glob import has_magic
@@ -13,7 +12,7 @@ from ..core.lazy import need
 from ..core.source import as_view
 from ..core.view import View
 from ..views.smap import smap
-from .files import in_natural_order, name_file
+from .files import in_natural_order, naming
 
 __all__ = ["remote"]
 
@@ -29,8 +28,7 @@ def remote(
     Parameters
     ----------
     url : str
-        A file, or a glob pattern, such as ``"s3://bucket/photos/*.jpg"``. Files are listed now. Hidden files
-        are left out.
+        A file, or a glob pattern, such as ``"s3://bucket/photos/*.jpg"``. Files are listed now.
     read : callable, optional
         Called with an open binary file, returns the item. None (the default): items are the bytes.
     storage_options : mapping, optional
@@ -74,9 +72,7 @@ def remote(
     fs, path = url_to_fs(url, **options)
     if has_magic(path) and not fs.exists(path):
         found = fs.glob(path, detail=True)
-        start = len(re.split(r"[*?\[{]", path)[0])
-        shown = [name for name in found if "/." in path[start - 1 :] or "/." not in f"/{name[start:]}"]
-        paths = in_natural_order(name for name in shown if found[name]["type"] != "directory")
+        paths = in_natural_order(name for name in found if found[name]["type"] != "directory")
     else:
         paths = [path] if fs.isfile(path) else []
     if not paths:
@@ -93,9 +89,5 @@ def _read(path: str, url: str, options: dict[str, Any], read: Callable[[BinaryIO
 
     # fsspec keeps one file system for each process, and makes another one after a fork.
     fs, _ = url_to_fs(url, **options)
-    try:
-        with fs.open(path, "rb") as file:
-            return file.read() if read is None else read(file)
-    except Exception as error:
-        name_file(error, fs.unstrip_protocol(path))
-        raise
+    with naming(fs.unstrip_protocol(path)), fs.open(path, "rb") as file:
+        return file.read() if read is None else read(file)

@@ -14,8 +14,8 @@ from ..core.adapters import TableReader
 from ..core.plain import plain
 from ..core.values import values_of
 from ..core.view import Indexable, View
-from .columns import check_names, listed
-from .files import existing, name_file
+from .columns import check_names
+from .files import existing, naming
 from .per_process import PerProcess
 
 __all__ = ["sqlite"]
@@ -46,7 +46,7 @@ def sqlite(
     Raises
     ------
     ValueError
-        If `query` has no ``?``, or if there are no `ids` and the table has no row ids. If the query has two
+        If a query has no `ids`, or if the table has no row ids. When a row is read: if the query has two
         columns of one name.
     FileNotFoundError
         If there is no file.
@@ -74,49 +74,21 @@ def sqlite(
     name = existing(path, "sqlite")
     if not isinstance(query, str):
         raise TypeError(f"sqlite: query must be a str, got {query!r}")
-    try:
-        with closing(_connect(name)) as database:
-            query, found = _prepared(database, name, query, ids)
-    except sqlite3.Error as error:
-        name_file(error, name)
-        raise
-    return PerProcess(partial(SqliteRows, name, query, found), "sqlite", name, per_thread=True)
-
-
-def _prepared(database: sqlite3.Connection, path: str, query: str, ids: Any) -> tuple[str, Any]:
-    """Return a query for the row of an id, and the ids."""
-    known = [
-        row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
-    ]
-    if query in known or not any(letter.isspace() for letter in query):
-        if query not in known:
-            raise sqlite3.OperationalError(
-                f"sqlite: there is no table {query!r} in {path}. It has {listed(known)}."
-            )
-        table = '"' + query.replace('"', '""') + '"'
+    with naming(name), closing(_connect(name)) as database:
+        if "?" not in query:
+            table = '"' + query.replace('"', '""') + '"'
+            query = f"SELECT * FROM {table} WHERE _rowid_ = ?"
+            ids = f"SELECT _rowid_ FROM {table} ORDER BY _rowid_" if ids is None else ids
         if ids is None:
-            ids = _row_ids(database, path, query, table)
-        query = f"SELECT * FROM {table} WHERE _rowid_ = ?"
-    if "?" not in query:
-        raise ValueError(f"sqlite: query needs a ? for the id of a row, got {query!r}")
-    if ids is None:
-        raise ValueError("sqlite: a query needs ids. Pass a sequence of ids, or a query that selects them.")
-    if isinstance(ids, str):
-        return query, [row[0] for row in database.execute(ids)]
-    return query, values_of(ids, "sqlite: ids")
-
-
-def _row_ids(database: sqlite3.Connection, path: str, name: str, table: str) -> list[int]:
-    try:
-        found = [row[0] for row in database.execute(f"SELECT _rowid_ FROM {table} ORDER BY _rowid_")]
-    except sqlite3.OperationalError:
-        found = [None]
-    if None in found:  # in a view of SQLite
-        raise ValueError(
-            f"sqlite: {name!r} in {path} has no row ids. Pass a query with ? for a key, and the keys:"
-            f" 'SELECT * FROM {name} WHERE key = ?', 'SELECT key FROM {name}'."
-        )
-    return found
+            raise ValueError(
+                "sqlite: a query needs ids. Pass a sequence of ids, or a query that selects them."
+            )
+        if isinstance(ids, str):
+            ids = [row[0] for row in database.execute(ids)]
+        found = values_of(ids, "sqlite: ids")
+        if None in found[:1]:  # the row ids of a view of SQLite
+            raise ValueError("sqlite: the rows have no ids. Pass a query with ? for a key, and the keys.")
+    return PerProcess(partial(SqliteRows, name, query, found), "sqlite", name, per_thread=True)
 
 
 def _connect(path: str) -> sqlite3.Connection:

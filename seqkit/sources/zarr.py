@@ -79,16 +79,11 @@ def _open(store: str, name: Any) -> Any:
     # Consolidated metadata do not know what was appended or created since they were written.
     node: Any = zarr.open(store, mode="r", use_consolidated=False)
     rows = partial(_rows, store)
-    if not hasattr(node, "keys"):
-        if name is not None:
-            raise ValueError(
-                f"zarr: {store} is an array and no group, so it has no {name!r}. Leave name out."
-            )
-        return rows(node) if node.shape else choose("zarr", store, None, [], rows)
+    if not hasattr(node, "keys"):  # an array
+        return choose("zarr", store, name, [""] if name is None else [], lambda key: rows(node))
+    known = list(node)
     if name is None:
-        known = [key for key in node if hasattr(node[key], "shape")] or list(node)
-    else:
-        known = [key for key, item in node.members(max_depth=None) if hasattr(item, "shape")]
+        known = [key for key in known if hasattr(node[key], "shape")] or known
     return choose("zarr", store, name, known, lambda key: rows(node[key]))
 
 
