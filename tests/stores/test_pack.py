@@ -3,7 +3,6 @@
 import copy
 import datetime
 import enum
-import json
 import os
 import pickle
 import subprocess
@@ -77,7 +76,7 @@ LAYOUTS = {
     "str and bytes": (["a", b"a"], "pickled", None),
     "numpy str": ([np.str_("a"), np.str_("bc")], "pickled", None),
     "arrays": ([np.full((2, 3), i, np.float32) for i in range(4)], "arrays float32[2, 3]", 96),
-    "arrays without dimensions": ([np.array(3), np.array(4)], "arrays int64[]", 16),
+    "arrays without dimensions": ([np.array(3), np.array(4)], "pickled", None),
     "empty arrays": ([np.empty((0, 3))] * 2, "arrays float64[0, 3]", 0),
     "arrays of other lengths": ([np.arange(i, dtype=np.int16) for i in range(5)], "arrays int16[*]", 20 + 24),
     "boxes": ([np.ones((i, 2, 2), ">i4") for i in (3, 0, 1)], "arrays >i4[*, 2, 2]", 64 + 16),
@@ -169,14 +168,14 @@ def test_an_array_gives_its_rows(array):
     packed = pack(array)
     same(packed, list(array))
     if not array.dtype.hasobject:
-        assert np.shares_memory(packed._layout.arrays()[0], array) or not array.size
+        assert np.shares_memory(packed._layout.arrays[0], array) or not array.size
 
 
 def test_a_memory_mapped_array_is_not_read(tmp_path):
     np.save(tmp_path / "x.npy", np.arange(6).reshape(3, 2))
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     packed = pack(mapped)
-    assert np.shares_memory(packed._layout.arrays()[0], mapped)
+    assert np.shares_memory(packed._layout.arrays[0], mapped)
     same(packed, [np.array(row) for row in mapped])
 
 
@@ -232,7 +231,7 @@ def test_packing_what_is_packed_changes_nothing():
     assert list(pack(pack(["a", "bc"]))) == ["a", "bc"]
 
 
-def test_long_plans_are_read_in_blocks():
+def test_long_plans_are_read():
     packed = pack(range(5000))
     assert list(packed) == list(range(5000))
     plan = [i * 7 % 5000 for i in range(10_000)]
@@ -318,7 +317,7 @@ def test_a_loaded_view_pickles_as_its_path(tmp_path, monkeypatch):
 def test_a_loaded_view_is_mapped(tmp_path):
     pack(["x"] * 1000).save(tmp_path / "packed")
     loaded = load_packed(tmp_path / "packed")
-    for array in loaded._layout.arrays():
+    for array in loaded._layout.arrays:
         assert not array.flags.owndata
         assert not array.flags.writeable
         assert array.ctypes.data % 64 == 0
@@ -331,35 +330,18 @@ def damaged(path, change):
     return other
 
 
-def header_of(data):
-    length = int.from_bytes(data[8:16], "little")
-    return json.loads(data[16 : 16 + length]), data[16 + length :]
-
-
-def with_header(data, **changes):
-    header, rest = header_of(data)
-    text = json.dumps({**header, **changes}).encode()
-    before = len(json.dumps(header))
-    text = text.ljust(before)
-    assert len(text) == before, "the content would move"
-    return data[:16] + text + rest
-
-
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda data: b"", "is not a file of packed items"),
-        (lambda data: b"PK\3\4" + data, "is not a file of packed items"),
-        (lambda data: data[:12], "is damaged: its header cannot be read"),
-        (lambda data: data[:8] + b"\xff" * 8 + data[16:], "is damaged: its header cannot be read"),
-        (lambda data: data[:20] + b"\xff" + data[21:], "is damaged: its header cannot be read"),
-        (lambda data: data[:8] + (2).to_bytes(8, "little") + b"[]", "is damaged: its header cannot be read"),
-        (lambda data: data[:-1], "is damaged: it should have"),
-        (lambda data: data + b"x", "is damaged: it should have"),
-        (lambda data: with_header(data, version=9), "has format 9, this seqkit knows 1"),
-        (lambda data: with_header(data, kind="sty"), "is damaged: its header does not fit its content"),
-        (lambda data: with_header(data, arrays=[]), "is damaged: its header does not fit its content"),
-        (lambda data: with_header(data, kind="row"), "is damaged: its header does not fit its content"),
+        (lambda data: b"", "is of another kind or format"),
+        (lambda data: b"PK\3\4" + data, "is of another kind or format"),
+        (lambda data: data[:7] + b"2" + data[8:], "is of another kind or format"),
+        (lambda data: data[:12], "is of another kind or format"),
+        (lambda data: data[:12] + b"\xff" * 8 + data[20:], "is damaged"),
+        (lambda data: data[:20] + b"\xff" * 8 + data[28:], "is damaged"),
+        (lambda data: data[:70] + b"\xff" + data[71:], "is damaged"),
+        (lambda data: data[:-1], "is damaged"),
+        (lambda data: data + b"x", "is damaged"),
     ],
 )
 def test_foreign_and_damaged_files_are_refused(tmp_path, change, why):
@@ -375,15 +357,6 @@ def test_items_of_a_dtype_of_another_library_keep_it(tmp_path):
         pack(source).save(tmp_path / "a")
         (item,) = load_packed(tmp_path / "a")
         assert (item.dtype, item.tolist()) == (np.dtype(rational), [rational(1), rational(2)])
-
-
-def test_a_file_with_inconsistent_positions_is_refused(tmp_path):
-    path = tmp_path / "packed"
-    pack(["some", "text"]).save(path)
-    data = path.read_bytes()
-    place = data.rindex((8).to_bytes(4, "little"))  # where the last piece ends
-    with pytest.raises(ValueError, match="its header does not fit its content"):
-        load_packed(damaged(path, lambda data: data[:place] + b"\x07" + data[place + 1 :]))
 
 
 def test_a_missing_file_is_said_to_be_missing(tmp_path):

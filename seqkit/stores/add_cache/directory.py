@@ -6,14 +6,12 @@ import json
 import mmap
 import os
 import pickle
-import struct
 from contextlib import suppress
 from typing import Any, BinaryIO, NoReturn
-from zlib import crc32
 
 from ...core.plain import plain
 from ...core.randomness import digest
-from ..files import refuse_other, replace_file
+from ..files import read_buffers, refuse_other, replace_file, write_buffers
 
 __all__ = ["ABSENT", "Directory"]
 
@@ -127,11 +125,9 @@ def _text(key: Any) -> str:
 
 # -------------------------------------------------------------------- files
 
-_MAGIC = b"\x93SEQKIT2"
-_HEAD = struct.Struct("<8sIqq")  # magic, checksum of the pickle, its bytes, number of buffers
+_MAGIC = b"\x93SKITEM1"
 # A smaller buffer stays in the pickle, which costs less than a separate buffer.
 _INLINE_BYTES = 4096
-_ALIGNMENT = 64
 # A smaller file is read. Mapping it costs more, and a process can have only about 65,000 maps.
 _MAPPED_BYTES = 1 << 16
 
@@ -146,18 +142,14 @@ def _write(file: BinaryIO, value: Any) -> None:
         return raw.nbytes < _INLINE_BYTES
 
     pickled = pickle.dumps(value, protocol=5, buffer_callback=aside)
-    file.write(_HEAD.pack(_MAGIC, crc32(pickled), len(pickled), len(buffers)))
-    file.write(struct.pack(f"<{len(buffers)}q", *(raw.nbytes for raw in buffers)))
-    file.write(pickled)
-    for raw in buffers:
-        file.write(bytes(-file.tell() % _ALIGNMENT))
-        file.write(raw)
+    write_buffers(file, _MAGIC, [pickled, *buffers])
 
 
 def _read(file: BinaryIO) -> Any:
     """Return the value in a file, or `ABSENT` if the file is damaged or its class no longer exists."""
     try:
-        return _unpacked(memoryview(_block(file)))
+        pickled, *buffers = read_buffers(_block(file), _MAGIC)
+        return pickle.loads(pickled, buffers=buffers)
     except MemoryError:
         raise
     except Exception:
@@ -170,18 +162,3 @@ def _block(file: BinaryIO) -> bytearray | mmap.mmap:
         with suppress(OSError):  # too many maps
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     return bytearray(file.read())
-
-
-def _unpacked(block: memoryview) -> Any:
-    magic, checksum, length, count = _HEAD.unpack_from(block)
-    sizes = struct.unpack_from(f"<{count}q", block, _HEAD.size)
-    start = _HEAD.size + 8 * count
-    end, buffers = start + length, []
-    pickled = block[start:end]
-    for size in sizes:
-        start = end + -end % _ALIGNMENT
-        end = start + size
-        buffers.append(block[start:end])
-    if magic != _MAGIC or end != len(block) or crc32(pickled) != checksum:
-        raise ValueError("not an item of a store, or cut off")
-    return pickle.loads(pickled, buffers=buffers)

@@ -15,7 +15,7 @@ from ...core.progress import Report
 from ...core.source import Source
 from ...core.view import View, in_order
 from ...core.worker import MAIN
-from .layouts import Array, Arrays, ByteStrings, Layout, Numbers, Pickles, Ragged, Scalars, Strings
+from .layouts import LAYOUTS, Array, Arrays, Layout, Numbers, Ragged
 
 __all__ = ["lay_out"]
 
@@ -24,11 +24,11 @@ def lay_out(source: View[Any], report: Report | None = None) -> Layout:
     """Evaluate all items of a sequence and lay them out. `report` is told how many are done.
 
     >>> import seqkit as sk
-    >>> lay_out(sk.view([3, 300])).arrays()
+    >>> lay_out(sk.view([3, 300])).arrays
     (array([  3, 300], dtype=uint16),)
     """
     if isinstance(source, Source) and _is_plain_array(source._data):
-        return Arrays(source._data) if source._data.ndim > 1 else Scalars(source._data)
+        return Arrays(source._data)
     builder: _Builder | None = None
     total = None if isinstance(source._n, Unsized) else source._n
     for count, item in enumerate(in_order(source)):
@@ -48,9 +48,8 @@ def _builder(item: Any) -> _Builder:
         return _NumberBuilder(kind)
     if kind in (str, bytes):
         return _BytesBuilder(kind)
-    if _is_plain_array(item):
-        return _ArrayBuilder(item)
-    if isinstance(item, np.generic) and item.dtype.kind in "biufcmM":
+    is_scalar = isinstance(item, np.generic) and item.dtype.kind in "biufcmM"
+    if is_scalar or (_is_plain_array(item) and item.ndim):
         return _ArrayBuilder(item)
     return _BytesBuilder()
 
@@ -129,7 +128,7 @@ class _ArrayBuilder:
     def built(self) -> Layout:
         values = np.frombuffer(self._data, self._dtype) if self._data else np.empty(0, self._dtype)
         if not self._ndim:
-            return Arrays(values) if np.ndarray in self._kinds else Scalars(values)
+            return Arrays(values)
         lengths = np.array(self._lengths)
         if (lengths == lengths[0]).all():
             return Arrays(values.reshape(len(lengths), int(lengths[0]), *self._trailing))
@@ -167,8 +166,8 @@ class _BytesBuilder:
     def built(self) -> Layout:
         data = self._file.getbuffer()
         values = np.frombuffer(data, np.uint8) if len(data) else np.empty(0, np.uint8)
-        layout = {None: Pickles, str: Strings, bytes: ByteStrings}[self._kind]
-        made = layout(values, _starts(np.array(self._ends)))
+        kind = "pickle" if self._kind is None else self._kind.__name__
+        made: Layout = LAYOUTS[kind](values, _starts(np.array(self._ends)))
         made.classes = tuple(self._pickler.classes)
         return made
 

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import mmap
 import os
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from ast import literal_eval
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ...core.errors import as_given, fail
-from ...core.indices import Cursor, Indices, Plan
+from ...core.indices import Indices
 from ...core.lengths import UNBOUNDED
 from ...core.progress import Progress, check_progress, reporting
 from ...core.source import as_view
 from ...core.tracebacks import hiding_frames
 from ...core.view import Indexable, T, View
 from ...core.worker import private_memory
+from ..files import read_buffers, replace_file, write_buffers
 from .lay_out import lay_out
 from .layouts import LAYOUTS, Layout
-from .packed_file import read_layout, write_layout
 
 __all__ = ["Pack", "load_packed", "pack"]
+
+_MAGIC = b"\x93SKPACK1"
 
 
 def pack(sequence: Indexable[T], *, progress: Progress | None = None) -> Pack[T]:
@@ -107,7 +112,18 @@ def load_packed(path: str | os.PathLike[str]) -> Pack[Any]:
     [b'ab', b'']
     """
     path = _absolute(path, "load_packed")
-    return Pack(read_layout(path), path)
+    with open(path, "rb") as file:
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.read(1) else b""
+    try:
+        about, *raw = read_buffers(content, _MAGIC)
+    except ValueError as error:
+        raise ValueError(f"load_packed: {path} {error}") from None
+    kind, described = literal_eval(str(about, "utf-8"))
+    arrays = [
+        np.ndarray(shape, np.lib.format.descr_to_dtype(dtype), buffer)
+        for (dtype, shape), buffer in zip(described, raw, strict=True)
+    ]
+    return Pack(LAYOUTS[kind](*arrays), path)
 
 
 def _absolute(path: Any, who: str) -> str:
@@ -132,11 +148,16 @@ class Pack(View[T]):
 
     @property
     def nbytes(self) -> int:
-        return sum(array.nbytes for array in self._layout.arrays())
+        return sum(array.nbytes for array in self._layout.arrays)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the items to a file for `load_packed`. An existing file is replaced at the end."""
-        write_layout(self._layout, _absolute(path, "save"))
+        layout = self._layout
+        arrays = [np.ascontiguousarray(values) for values in layout.arrays]
+        described = [(np.lib.format.dtype_to_descr(values.dtype), values.shape) for values in arrays]
+        about = repr((layout.kind, described)).encode()
+        raw = [values.reshape(-1).view(np.uint8).data if values.size else b"" for values in arrays]
+        replace_file(_absolute(path, "save"), lambda file: write_buffers(file, _MAGIC, [about, *raw]))
 
     def _get(self, i: int) -> Any:
         try:
@@ -145,14 +166,9 @@ class Pack(View[T]):
             fail(self, i, error)
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
-        if self._layout.runs_code:
+        if self._layout.kind == "pickle":  # reading an item runs code, which may fail for this item alone
             return super()._getmany(indices)
         return self._layout.many(indices)
-
-    def _iter(self, plan: Plan) -> Iterator[Any]:
-        if self._layout.runs_code or not self._layout.small:
-            return super()._iter(plan)
-        return chain.from_iterable(map(self._layout.many, _blocks(plan)))
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return self
@@ -161,17 +177,10 @@ class Pack(View[T]):
         if self._path is not None:
             return _load_again, (self._path, self._layout.length, self.nbytes)
         layout = self._layout
-        return _revive, (layout.kind, layout.arrays(), layout.classes)
+        return _revive, (layout.kind, layout.arrays, layout.classes)
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return [f"<{self._layout.length} {self._layout.describe()}>"]
-
-
-def _blocks(plan: Plan) -> Iterator[Indices]:
-    cursor, size = Cursor(plan), 32
-    while len(block := cursor.take(size)):
-        yield block
-        size = 1024
 
 
 def _revive(kind: str, arrays: tuple[Any, ...], classes: tuple[type, ...]) -> Pack[Any]:
