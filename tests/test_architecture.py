@@ -152,7 +152,7 @@ BUDGETS = {
     "observe": 2630,
     "samplers": 1279,
     "sources": 1657,
-    "stores": 1450,
+    "stores": 1366,
     "streams": 1173,
     "testing": 821,
     "torch": 212,
