@@ -4,17 +4,9 @@
 chunks. Transforms of a stream are views over `uniter`.
 """
 
-from typing import TYPE_CHECKING
-
 from ..core.lazy import lazy_names
 
-if TYPE_CHECKING:
-    from .batch import StreamBatch
-    from .counting import count_chunks
-    from .loader import StreamLoader
-
-__all__ = ["StreamBatch", "StreamLoader", "count_chunks"]
-
-if not TYPE_CHECKING:
-    _MODULES = {"StreamBatch": "batch", "count_chunks": "counting", "StreamLoader": "loader"}
-    __getattr__, __dir__ = lazy_names(__name__, _MODULES)
+# Each name is imported when it is first used. Type checkers read `__init__.pyi`.
+_modules = {"StreamBatch": "batch", "StreamLoader": "loader", "count_chunks": "counting"}
+__all__ = sorted(_modules)
+__getattr__, __dir__ = lazy_names(__name__, _modules)

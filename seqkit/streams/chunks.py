@@ -210,10 +210,6 @@ class OpenStreams:
             self._close(next(iter(self._passes)))
 
 
-class _OfThread(threading.local):
-    streams: OpenStreams | None = None
-
-
 class Chunks(View[Any]):
     """The chunks of all streams by their keys: the pipeline of a worker.
 
@@ -224,10 +220,10 @@ class Chunks(View[Any]):
     def __init__(self, streams: View[Any] | None, opener: Opener) -> None:
         super().__init__((), UNKNOWN)
         self._of_streams = streams, opener
-        self._local = _OfThread()
+        self._local = threading.local()
 
     def _get(self, i: Any) -> Any:
-        if self._local.streams is None:
+        if not hasattr(self._local, "streams"):
             self._local.streams = OpenStreams(*self._of_streams)
         return self._local.streams.read(i)
 

@@ -9,7 +9,7 @@ from ..core.arguments import int_at_least, optional_int, positive_int
 from ..core.values import values_of
 from ..core.view import View
 from .lanes import Padding, count_batches
-from .order import Drawn, Listed, Order, as_streams
+from .order import Drawn, Listed, as_streams
 
 __all__ = ["StreamEpochs"]
 
@@ -104,7 +104,7 @@ class StreamEpochs:
                 " batches_per_epoch, so that all ranks make the same number of batches"
             )
 
-    def order(self, epoch: int, seed: int, rank: int | None = None) -> Order:
+    def order(self, epoch: int, seed: int, rank: int | None = None) -> Listed:
         """Return the streams of an epoch."""
         if self.n is None:
             return Drawn(self._view(epoch))

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..core.errors import EvaluationError
-from .order import Order
-from .reading import Here, Stream, StreamFailed
+from .order import Listed
+from .reading import Here, Stream, StreamFailed, Workers
 
 __all__ = ["PADDING", "Ends", "Lanes", "NoChunk", "Padding", "Row", "count_batches"]
 
@@ -77,9 +77,6 @@ class _Lane:
             return self.stream.start
         return self.row.chunk + 1
 
-    def needs_stream(self) -> bool:
-        return self.stream is None or self.stream.is_over
-
     def state(self, batch: int) -> list[Any]:
         row, stream = self.row, self.stream
         if row is not None and row.batch == batch and row.stream is not None:  # it was not delivered
@@ -94,7 +91,7 @@ class Lanes:
 
     Parameters
     ----------
-    order : Order
+    order : Listed or Drawn
     where : Here or Workers
     rows : int
         How many lanes.
@@ -105,7 +102,7 @@ class Lanes:
 
     def __init__(
         self,
-        order: Order,
+        order: Listed,
         where: Here,
         rows: int,
         ends: Ends,
@@ -160,22 +157,23 @@ class Lanes:
 
         A stream is opened ahead when a worker has read another one to its end.
         """
-        needed = self._where.ending()
+        where = self._where
+        if not isinstance(where, Workers):
+            return
+        needed = where.ending()
         if not self._has_begun:
             for lane in self._lanes:
                 if lane.stream is not None and not lane.stream.is_over:
-                    self._where.begin(lane.stream, lane.next_chunk())
-            needed = sum(lane.needs_stream() for lane in self._lanes)
+                    where.begin(lane.stream, lane.next_chunk())
+            needed = sum(lane.stream is None or lane.stream.is_over for lane in self._lanes)
             self._has_begun = True
-        if not self._where.nodes:
-            return
         first = self._next_number()
         for number in range(first, first + min(needed, len(self._lanes))):
             if number not in self._ahead:
                 if not self._order.has(number, is_needed=False):
                     break
                 self._ahead[number] = self._stream(number)
-            self._where.begin(self._ahead[number], 0)
+            where.begin(self._ahead[number], 0)
 
     def _next_number(self) -> int:
         """Return the number of the next unread stream. The latest one that was handed over is still known."""

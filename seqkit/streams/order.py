@@ -7,7 +7,7 @@ user passed. In `Listed`, numbers beyond the last stream stand for the same stre
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
 from ..core.arguments import refuse_set
 from ..core.errors import brief, fail
@@ -16,7 +16,7 @@ from ..core.randomness import Permutation, node_key
 from ..core.source import as_view
 from ..core.view import View, in_order
 
-__all__ = ["Drawn", "Listed", "Order", "as_streams", "described"]
+__all__ = ["Drawn", "Listed", "as_streams", "described"]
 
 
 class Listed:
@@ -96,9 +96,6 @@ class Drawn(Listed):
         stream = self._drawn[number]
         self._drawn = {later: kept for later, kept in self._drawn.items() if later > number}
         return stream
-
-
-Order: TypeAlias = Listed | Drawn  # the streams of one epoch
 
 
 def as_streams(streams: Any, who: str) -> tuple[Any, int | None]:

@@ -14,7 +14,7 @@ Guarantees
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, count
 from typing import Any
 
@@ -81,8 +81,6 @@ class Here:
         Returns how errors name the stream with an id.
     """
 
-    nodes: Sequence[Prefetch[Any]] = ()
-
     def __init__(self, opened: OpenStreams | None, epoch: int, seed: int, name: Callable[[int], str]) -> None:
         self._opened = opened
         self._of_epoch = epoch, seed
@@ -109,13 +107,6 @@ class Here:
             elif found:
                 stream.deaths = 0
                 return found  # type: ignore[no-any-return]
-
-    def begin(self, stream: Stream, chunk: int) -> None:
-        """Read a stream ahead, from a chunk on."""
-
-    def ending(self) -> int:
-        """Return how many streams have ended in their workers."""
-        return 0
 
     def _open(self, stream: Stream, chunk: int) -> None:
         opening = Opening(stream.sent, stream.number, chunk, *self._of_epoch, stream.pass_)
@@ -180,11 +171,12 @@ class Workers(Here):
         name: Callable[[int], str],
     ) -> None:
         super().__init__(None, epoch, seed, name)
-        self.nodes: Sequence[Prefetch[Any]] = nodes
+        self._nodes = nodes
         self._limit = limit
         self._released = released
 
     def begin(self, stream: Stream, chunk: int) -> None:
+        """Read a stream ahead, from a chunk on."""
         if stream.items is None:
             self._open(stream, chunk)
 
@@ -195,13 +187,14 @@ class Workers(Here):
         return super().read(stream, chunk)
 
     def ending(self) -> int:
+        """Return how many streams have ended in their workers."""
         return sum(stream.reader is not None and stream.reader.knows_end() for stream in self._reading)
 
     def _follow(self, stream: Stream, plan: Iterable[Key]) -> None:
         if stream.worker < 0:  # a stream keeps its worker. A new one gets the worker with the fewest streams
             streams = Counter(other.worker for other in self._reading if other is not stream)
-            stream.worker = min(range(len(self.nodes)), key=streams.__getitem__)
-        node = self.nodes[stream.worker]
+            stream.worker = min(range(len(self._nodes)), key=streams.__getitem__)
+        node = self._nodes[stream.worker]
         stream.reader = node.open(plan, self._limit)
         stream.reading = Reading(node, stream.reader, plan)
         stream.items = restarting(stream.reading)
@@ -211,7 +204,7 @@ class Workers(Here):
         if not (isinstance(error, Exception) and stream.reading is not None and stream.reading.is_at_item()):
             self.interrupt()
             if isinstance(error, Exception):
-                self.nodes[stream.worker].restart()
+                self._nodes[stream.worker].restart()
             raise error
         self.leave(stream)
         stream.deaths += isinstance(error, WorkerDied)

@@ -1,0 +1,7 @@
+"""The names of the package, for type checkers. `__init__.py` imports them when they are used."""
+
+from .batch import StreamBatch
+from .counting import count_chunks
+from .loader import StreamLoader
+
+__all__ = ["StreamBatch", "StreamLoader", "count_chunks"]
