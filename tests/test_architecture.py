@@ -152,7 +152,7 @@ BUDGETS = {
     "observe": 2630,
     "samplers": 1279,
     "sources": 1657,
-    "stores": 1366,
+    "stores": 1354,
     "streams": 1157,
     "testing": 821,
     "torch": 212,

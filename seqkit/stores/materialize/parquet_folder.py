@@ -49,6 +49,8 @@ class ParquetFolder:
         except (KeyError, OSError):
             self._refuse()
         refuse_other(plan, wanted, f"materialize: {self.folder}")
+        if PLAN in names:  # it was finished, and killed before the last step
+            os.unlink(os.path.join(self.folder, PLAN))
         return True
 
     def _refuse(self) -> NoReturn:

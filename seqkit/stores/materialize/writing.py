@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import dropwhile
+from itertools import chain, dropwhile
 from os import PathLike, fspath
 from typing import Any, TextIO, TypeAlias
 
 import numpy as np
 
-from ...core.errors import EndOfSequence, EvaluationError, as_given, fail
+from ...core.errors import EvaluationError, as_given, fail
 from ...core.lengths import Unsized
 from ...core.progress import Progress, reporting
 from ...core.view import View
@@ -34,9 +34,6 @@ from .npy_file import NpyFile
 from .parquet_folder import ParquetFolder
 
 __all__ = ["write"]
-
-_END: Any = object()
-
 
 Plan: TypeAlias = dict[str, Any]
 Target: TypeAlias = NpyFile | ParquetFolder
@@ -114,7 +111,7 @@ def _begin(source: View[Any], target: Target, wanted: Plan, on_error: OnError, f
         for i in range(n):
             if i >= FIRST_ITEMS and found:
                 break
-            first.append(attempt(partial(_next, items, i), lambda item: item, on_error))
+            first.append(attempt(partial(next, items), lambda item: item, on_error))
             if not isinstance(first[i], LeftOut):
                 found[i] = first[i]
     if not found:
@@ -192,8 +189,7 @@ def agreed(file: TextIO, wanted: Plan, begin: Callable[[], Plan], folder: str) -
 class Parts(View[Any]):
     """The view whose items write the parts of a target, in any process.
 
-    An item is the number of its part, or the error of the files, such as of a full disk. That error is
-    returned and not raised, so it is never taken for the error of an item, which `on_error` may skip.
+    An item is the number of its part.
 
     Parameters
     ----------
@@ -218,7 +214,7 @@ class Parts(View[Any]):
         k: int = self.plan["k"]
         return range(p * k, min((p + 1) * k, self.plan["n"]))
 
-    def _get(self, p: int) -> int | OSError:
+    def _get(self, p: int) -> int:
         kind, rows, failed = self.target.kind, dict[int, Any](), dict[int, str]()
 
         def keep(item: Any) -> LeftOut | None:
@@ -231,36 +227,22 @@ class Parts(View[Any]):
                 fail(self._sources[0], i, error, "to be written")
             return None
 
+        positions = self.positions(p)
+        known = self._first[positions.start : positions.stop]
+        items = chain(known, self._sources[0]._iter(positions[len(known) :]))
         with private_memory():
-            for i, read in self._reads(self.positions(p)):
-                left_out = attempt(read, keep, self._on_error)
+            for i in positions:
+                left_out = attempt(partial(next, items), keep, self._on_error)
                 if left_out is not None:
                     failed[i] = left_out.text
-        try:
-            self.target.write(p, kind, rows, failed)
-        except OSError as error:
-            return error.with_traceback(None)
+        self.target.write(p, kind, rows, failed)
         return p
-
-    def _reads(self, positions: range) -> Iterator[tuple[int, Callable[[], Any]]]:
-        """Yield each position, and the function that returns its item."""
-        known = len(self._first)
-        items = self._sources[0]._iter(positions[max(0, known - positions.start) :])
-        for i in positions:
-            yield i, partial(self._first.__getitem__, i) if i < known else partial(_next, items, i)
 
     def _parts(self, p: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((self._sources[0], self.positions(p)),)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Parts(sources[0], self.target, self.plan, self._on_error, self._first)
-
-
-def _next(items: Iterator[Any], i: int) -> Any:
-    item = next(items, _END)
-    if item is _END:
-        raise EndOfSequence(f"the sequence ends before index {i}")
-    return item
 
 
 def _write_missing(parts: Parts, ahead: Callable[[View[Any]], Any], progress: Progress | None) -> None:
@@ -272,31 +254,27 @@ def _write_missing(parts: Parts, ahead: Callable[[View[Any]], Any], progress: Pr
         written = iter(node)
         for _ in missing:
             try:
-                p = _checked(next(written), target)
+                p = next(written)
             except EvaluationError as error:
-                raise _of_user(error, parts, node, missing) from error.__cause__
+                found = _of_user(error, parts, node, missing)
+                raise found from found.__cause__
             try:
                 target.check(p)
             except TypeError:  # another part of another type was written at the same time: name the item
-                _checked(parts._get(p), target)
+                parts._get(p)
                 target.check(p)
             done += len(parts.positions(p))
             report(done, n)
     report_failed(target.failed(), n)
 
 
-def _checked(written: int | OSError, target: Target) -> int:
-    if isinstance(written, OSError):
-        written.add_note(f"The parts that were written are in {target.folder}. Call again to continue.")
-        raise written
-    return written
-
-
-def _of_user(error: EvaluationError, parts: Parts, node: Any, missing: list[int]) -> EvaluationError:
-    """Return an error that names views of the user only."""
-    if error.view is node:  # a worker was killed
-        positions = parts.positions(missing[error.index])
-        text = f"materialize: one of the items {positions[0]} to {positions[-1]}:"
-        return type(error)(f"{text} {error.message.partition(': ')[2]}", worker=error.worker)
-    error.path = tuple(dropwhile(lambda step: step[0] is not parts._sources[0], error.path))
-    return error
+def _of_user(error: EvaluationError, parts: Parts, node: Any, missing: list[int]) -> Exception:
+    """Return an error that names views of the user only, or the error of the files."""
+    if error.view is not node:
+        error.path = tuple(dropwhile(lambda step: step[0] is not parts._sources[0], error.path))
+        return error
+    if isinstance(error.__cause__, OSError):
+        return error.__cause__
+    positions = parts.positions(missing[error.index])  # a worker was killed
+    text = f"materialize: one of the items {positions[0]} to {positions[-1]}:"
+    return type(error)(f"{text} {error.message.partition(': ')[2]}", worker=error.worker)

@@ -20,11 +20,11 @@ from .layouts import LAYOUTS, Array, Arrays, Layout, Numbers, Ragged
 __all__ = ["lay_out"]
 
 
-def lay_out(source: View[Any], report: Report | None = None) -> Layout:
+def lay_out(source: View[Any], report: Report) -> Layout:
     """Evaluate all items of a sequence and lay them out. `report` is told how many are done.
 
     >>> import seqkit as sk
-    >>> lay_out(sk.view([3, 300])).arrays
+    >>> lay_out(sk.view([3, 300]), lambda done, total: None).arrays
     (array([  3, 300], dtype=uint16),)
     """
     if isinstance(source, Source) and _is_plain_array(source._data):
@@ -37,8 +37,7 @@ def lay_out(source: View[Any], report: Report | None = None) -> Layout:
         if not builder.add(item):
             builder = _as_pickles(builder, count)
             builder.add(item)
-        if report is not None:
-            report(count + 1, total)
+        report(count + 1, total)
     return (builder or _BytesBuilder()).built()
 
 
