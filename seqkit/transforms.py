@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from .collation.casting import holds
 from .core.arguments import as_bool, positive_int
-from .core.casting import holds
 
 __all__ = ["ClipSequence", "PadSequence"]
 

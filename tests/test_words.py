@@ -131,7 +131,6 @@ def test_every_parameter_has_a_word_of_the_table() -> None:
         (lambda: sk.view([{"x": 1}])["x"], "select('x') or view.smap(lambda item: item['x'])."),
         (lambda: sk.collate(x=[1])["x"], "For a column use view.select('x')"),
         (lambda: sk.smap(str, sk.DataLoader([1])), "Use its batches as a view: loader.view."),
-        (lambda: sk.view(lambda: iter([1])), "Call it, or pass a generator function to uniter."),
     ],
 )
 def test_refusals_name_the_way_that_works(call: Any, told: str) -> None:
@@ -142,30 +141,6 @@ def test_refusals_name_the_way_that_works(call: Any, told: str) -> None:
 class Resize:
     def __call__(self, image: Any) -> Any:
         return image
-
-
-@pytest.mark.parametrize(
-    ("call", "told"),
-    [
-        (lambda: sk.smap(lambda: 0, [1]), "smap: f is called with (item), got <lambda>()"),
-        (lambda: sk.smap(lambda a, b: a, [1]), "got <lambda>(a, b). To unpack items use starmap."),
-        (lambda: sk.smap(lambda a: a, [1], [2]), "smap: f is called with (item, item), got <lambda>(a)"),
-        (
-            lambda: sk.random_map(lambda x: x, [1]),
-            "random_map: f is called with (item, rng), got <lambda>(x)",
-        ),
-        (
-            lambda: sk.filter(lambda a, b: a, [1]),
-            "filter: predicate is called with (item), got <lambda>(a, b)",
-        ),
-        (lambda: sk.batch([1], 2, collate_fn=lambda: 0), "batch: collate_fn is called with (items), got"),
-        (lambda: sk.fallback(lambda: 0, [1]), "fallback: f is called with (error), got <lambda>()"),
-        (lambda: sk.debug([1], lambda x: x), "debug: func is called with (index, item), got <lambda>(x)"),
-    ],
-)
-def test_functions_that_cannot_be_called_are_refused_when_a_view_is_built(call: Any, told: str) -> None:
-    with pytest.raises(TypeError, match=re.escape(told)):
-        call()
 
 
 def test_functions_with_defaults_and_any_number_of_arguments_can_be_called() -> None:

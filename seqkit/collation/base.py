@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ..core.arguments import is_table
-from ..core.errors import as_given
+from ..core.errors import brief
 from ..core.expression import name_of
 
 __all__ = ["Collate", "Place", "as_collate", "as_samples", "shown"]
@@ -58,7 +58,7 @@ def as_samples(batch: Any, who: str) -> list[Any]:
     if is_table(batch):
         raise TypeError(f"{who}: a batch must be a list of samples, got a table. Pass list(view(table)).")
     if not isinstance(batch, Iterable) or isinstance(batch, Mapping | str | bytes | bytearray):
-        raise TypeError(f"{who}: a batch must be a list of samples, got {as_given(batch)}")
+        raise TypeError(f"{who}: a batch must be a list of samples, got {brief(batch)}")
     return list(batch)
 
 

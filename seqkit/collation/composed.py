@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..core.arguments import refuse_async
-from ..core.errors import as_given
+from ..core.errors import brief
 from .base import Collate, Place, as_collate
 from .default import TEXT, key_differences
 
@@ -120,9 +120,7 @@ class NamedTuple(Collate):
     def __init__(self, container: type[Any], functions: Sequence[Any] | Mapping[str, Any]) -> None:
         fields = getattr(container, "_fields", None)
         if fields is None or not isinstance(container, type):
-            raise TypeError(
-                f"NamedTuple: container must be a class of named tuples, got {as_given(container)}"
-            )
+            raise TypeError(f"NamedTuple: container must be a class of named tuples, got {brief(container)}")
         given = functions if isinstance(functions, Mapping) else dict(zip(fields, functions, strict=False))
         if len(functions) != len(fields) or given.keys() != set(fields):
             raise ValueError(
@@ -186,11 +184,9 @@ class Dict(Collate):
         self, functions: Mapping[Any, Any], extra: Literal["raise", "drop"] | Callable[..., Any] = "raise"
     ) -> None:
         if not isinstance(functions, Mapping):
-            raise TypeError(
-                f"Dict: functions must be a mapping of keys to functions, got {as_given(functions)}"
-            )
+            raise TypeError(f"Dict: functions must be a mapping of keys to functions, got {brief(functions)}")
         if isinstance(extra, str) and extra not in ("raise", "drop"):
-            raise ValueError(f"Dict: extra must be 'raise', 'drop' or a function, got {as_given(extra)}")
+            raise ValueError(f"Dict: extra must be 'raise', 'drop' or a function, got {brief(extra)}")
         self.functions = {
             key: _as_function(fn, f"Dict: the function for {key!r}") for key, fn in functions.items()
         }
@@ -279,7 +275,7 @@ def _as_function(value: Any, who: str) -> Collate:
     if isinstance(value, Mapping):
         return Dict(value)
     if not callable(value):
-        raise TypeError(f"{who} must be callable, or a tuple or mapping of functions, got {as_given(value)}")
+        raise TypeError(f"{who} must be callable, or a tuple or mapping of functions, got {brief(value)}")
     refuse_async(value, who)
     return as_collate(value)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Literal
 
-from ..core.errors import as_given
+from ..core.errors import brief
 from ..core.view import View
 from .base import Collate, Place, as_samples
 from .leaves import (
@@ -124,7 +124,7 @@ class _DefaultCollate(Collate):
         objects: Literal["raise", "list"] = "raise",
     ) -> Any:
         if objects not in ("raise", "list"):
-            raise ValueError(f"default_collate: objects must be 'raise' or 'list', got {as_given(objects)}")
+            raise ValueError(f"default_collate: objects must be 'raise' or 'list', got {brief(objects)}")
         if is_array_of_samples(batch) and not collate_fn_map:
             return copied(batch)
         collate = _DefaultCollate(collate_fn_map or {}, objects == "list")

@@ -13,11 +13,11 @@ from typing import Any, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from ..core.casting import always_holds, holds, lost_missing, not_held
-from ..core.errors import as_given
+from ..core.errors import brief
 from ..core.view import View
 from ..core.worker import empty
 from .base import Place
+from .casting import always_holds, holds, lost_missing, not_held
 
 __all__ = [
     "ARRAYS",
@@ -313,6 +313,6 @@ def as_dtype(value: npt.DTypeLike | None, who: str) -> DType | None:
         dtype = np.dtype(object)
     if dtype is not None and holds_objects(dtype):
         raise TypeError(
-            f"{who}: dtype must be one of numbers, bools, dates or records of them, got {as_given(value)}"
+            f"{who}: dtype must be one of numbers, bools, dates or records of them, got {brief(value)}"
         )
     return dtype

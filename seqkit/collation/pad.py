@@ -9,11 +9,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ..core.arguments import as_flag, int_at_least, optional_int
-from ..core.casting import holds
-from ..core.errors import as_given
+from ..core.arguments import as_bool, int_at_least, optional_int
+from ..core.errors import brief
 from ..core.worker import empty
 from .base import Collate, Place
+from .casting import holds
 from .leaves import (
     Array,
     DType,
@@ -105,12 +105,12 @@ class Pad(Collate):
             self.axis = int_at_least(self.axis, "Pad: axis", -64, " or 'all'")
         number = np.asarray(self.pad)
         if number.ndim or holds_objects(number.dtype):
-            raise TypeError(f"Pad: pad must be a number, got {as_given(self.pad)}")
-        self.ret_length = as_flag(self.ret_length, "Pad: ret_length")
+            raise TypeError(f"Pad: pad must be a number, got {brief(self.pad)}")
+        self.ret_length = as_bool(self.ret_length, "Pad: ret_length")
         self._dtype = as_dtype(self.dtype, "Pad")
         self.round_to = optional_int(self.round_to, "Pad: round_to")
         self.to_length = optional_int(self.to_length, "Pad: to_length")
-        self.mask = as_flag(self.mask, "Pad: mask")
+        self.mask = as_bool(self.mask, "Pad: mask")
         if self.round_to is not None and self.to_length is not None:
             raise ValueError("Pad: pass either to_length or round_to, not both")
         if self._dtype is not None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..core.arguments import as_flag, int_at_least
+from ..core.arguments import as_bool, int_at_least
 from .base import Collate, Place
 from .leaves import (
     Array,
@@ -107,7 +107,7 @@ class Append(Collate):
     batch_axis: int = 0
 
     def __post_init__(self) -> None:
-        self.expand = as_flag(self.expand, "Append: expand")
+        self.expand = as_bool(self.expand, "Append: expand")
         self.batch_axis = int_at_least(self.batch_axis, "Append: batch_axis", -64)
 
     def _collate(self, samples: Sequence[Any], place: Place) -> list[Array]:

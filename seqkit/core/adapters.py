@@ -9,36 +9,15 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence, Set
 from typing import Any, cast
 
-import numpy as np
-
 from .lazy import TABLE, load
-from .lengths import UNKNOWN, Length
 
-__all__ = ["TableReader", "as_results", "length_of", "reads_many", "recognise"]
+__all__ = ["TableReader", "as_results", "reads_many", "recognise"]
 
 # Package and class, and what to use in its place.
-REMEDIES = {
-    ("polars", "LazyFrame"): "Call .collect() first",
-    ("pyarrow", "Dataset"): "Use sources.parquet(folder), or call .to_table() first",
-    ("pyarrow", "ParquetFile"): "Use sources.parquet(path)",
-    ("pyarrow", "RecordBatchReader"): "Call .read_all() first",
-    ("pandas", "DataFrameGroupBy"): "Make a list of its groups: [frame for _, frame in groups]",
+_REMEDIES = {
     ("datasets", "DatasetDict"): "Choose a split, such as data['train']",
-    ("datasets", "IterableDataset"): "Use uniter, or load the data set without streaming=True",
-    (
-        "h5py",
-        "File",
-    ): "Choose a data set, such as file['images'], or use sources.hdf5(path, name)",
-    ("h5py", "Group"): "Choose a data set of the group, such as group['images']",
-    ("zarr", "Group"): "Choose an array of the group, such as group['images']",
-    ("numpy", "NpzFile"): "Choose an array, such as file['images'], or use sources.npz(path)",
-    ("zipfile", "ZipFile"): "Use sources.zip_members(path)",
-    ("tarfile", "TarFile"): "Use sources.tar_members(path)",
-    ("sqlite3", "Connection"): "Use sources.sqlite(path, query)",
     ("seqkit", "DataLoader"): "Use its batches as a view: loader.view",
-    ("seqkit", "Stream"): "Use uniter(stream), or iterate it",
 }
-PLAIN = {list, tuple, range, str, bytes, np.ndarray}
 
 
 class TableReader:
@@ -60,38 +39,28 @@ def recognise(source: Any, who: str) -> Any:
     Traceback (most recent call last):
     TypeError: batch: a set has no order, got set. Use sorted(s) or list(s).
     """
-    kind = type(source)
-    if kind in PLAIN:
-        return source
-    for base in kind.__mro__:
+    for base in type(source).__mro__:
         name = base.__module__.partition(".")[0], base.__name__
         if name in TABLE:
             return load(name)(source)
-        if name in REMEDIES:
-            raise TypeError(f"{who}: a {name[0]}.{name[1]} is not a sequence of items. {REMEDIES[name]}.")
-    _refuse_builtins(source, who)
-    return source
-
-
-def _refuse_builtins(source: Any, who: str) -> None:
+        if name in _REMEDIES:
+            raise TypeError(f"{who}: a {name[0]}.{name[1]} is not a sequence of items. {_REMEDIES[name]}.")
     kind = type(source).__name__
-    if isinstance(source, Set) and not hasattr(source, "__getitem__"):
+    if isinstance(source, Set):
         raise TypeError(f"{who}: a set has no order, got {kind}. Use sorted(s) or list(s).")
     if isinstance(source, Generator):
         raise TypeError(
             f"{who}: a generator can be read only once and not by position, got {kind}. Use list(generator)"
             " if the items fit in memory, or uniter with an object that can be iterated again."
         )
-    # A DataLoader may have a sampler that gives keys.
-    if not isinstance(source, Mapping) or hasattr(source, "__missing__") or who == "DataLoader":
-        return
-    if source and 0 not in source:
-        first = next(iter(source))
+    is_indexed = not isinstance(source, Mapping) or hasattr(source, "__missing__") or 0 in source
+    if not is_indexed and source and who != "DataLoader":  # which may have a sampler that gives keys
         raise TypeError(
-            f"{who}: items are read at 0, 1, 2, …, and this {kind} has other keys, such as {first!r}. For"
-            " a dict of columns use collate(d), for a dict of items list(d.values()), or a DataLoader with a"
-            " sampler of its keys."
+            f"{who}: items are read at 0, 1, 2, …, and this {kind} has other keys, such as"
+            f" {next(iter(source))!r}. For a dict of columns use collate(d), for a dict of items"
+            " list(d.values()), or a DataLoader with a sampler of its keys."
         )
+    return source
 
 
 def reads_many(data: Any) -> bool:
@@ -120,6 +89,7 @@ def as_results(found: Any, count: int, who: str) -> Sequence[Any]:
 
     An array is an object with `__dlpack__` and a shape, as those of numpy and torch are.
 
+    >>> import numpy as np
     >>> as_results(np.zeros((2, 3)), 2, "f").shape
     (2, 3)
     >>> as_results(([1, 2], [3, 4]), 2, "f")
@@ -138,15 +108,3 @@ def as_results(found: Any, count: int, who: str) -> Sequence[Any]:
     if len(found) != count:
         raise ValueError(f"{who} returned {len(found)} items for {count}. Return one item for each.")
     return cast(Sequence[Any], found)
-
-
-def length_of(data: Any) -> Length:
-    """Return the number of items: `len`, or the first axis of an array without `len`, or `UNKNOWN`.
-
-    >>> length_of("abc"), length_of(iter("abc")) is UNKNOWN
-    (3, True)
-    """
-    if hasattr(data, "__len__"):
-        return len(data)
-    shape = getattr(data, "shape", None)
-    return shape[0] if isinstance(shape, tuple) and shape and isinstance(shape[0], int) else UNKNOWN

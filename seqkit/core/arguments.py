@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, signature
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, isasyncgenfunction, iscoroutinefunction, signature
 from numbers import Real
-from types import CodeType, FunctionType, MethodType
+from types import FunctionType, MethodType
 from typing import Any, Literal
 
 import numpy as np
 
-from .errors import as_given
+from .errors import brief
 from .plain import as_index, plain
 
 _ASYNC = CO_COROUTINE | CO_ASYNC_GENERATOR
@@ -21,9 +21,7 @@ __all__ = [
     "WAYS_TO_END",
     "Last",
     "accepts",
-    "as_batch_size",
     "as_bool",
-    "as_flag",
     "as_last",
     "as_sequences",
     "check_callable",
@@ -64,9 +62,9 @@ def int_at_least(value: Any, who: str, least: int, other: str = "") -> int:
     try:
         number = as_index(value)
     except TypeError:
-        raise TypeError(f"{who} must be {kind}, got {as_given(value)}") from None
+        raise TypeError(f"{who} must be {kind}, got {brief(value)}") from None
     if number < least:
-        raise ValueError(f"{who} must be {kind}, got {as_given(value)}")
+        raise ValueError(f"{who} must be {kind}, got {brief(value)}")
     return number
 
 
@@ -90,16 +88,11 @@ def optional_number(value: Any, who: str, unit: str) -> float | None:
     Traceback (most recent call last):
     TypeError: debug: max_rate must be a number of calls per second above 0 or None, got '2'
     """
-    if value is None:
-        return None
-    message = f"{who} must be a number of {unit} above 0 or None, got {as_given(value)}"
-    given = plain(value)
-    if isinstance(given, bool) or not isinstance(given, Real):
-        raise TypeError(message)
-    number = float(given)
-    if not number > 0:
-        raise ValueError(message)
-    return number
+    return (
+        None
+        if value is None
+        else _number(value, f"{who} must be a number of {unit} above 0 or None", lambda x: x > 0)
+    )
 
 
 def number_at_least(value: Any, who: str, least: float) -> float:
@@ -108,12 +101,16 @@ def number_at_least(value: Any, who: str, least: float) -> float:
     >>> number_at_least(1, "FixedBucketSampler: ratio", 0)
     1.0
     """
+    return _number(value, f"{who} must be a number of at least {least}", lambda x: least <= x < math.inf)
+
+
+def _number(value: Any, rule: str, fits: Callable[[float], bool]) -> float:
     given = plain(value)
     if isinstance(given, bool) or not isinstance(given, Real):
-        raise TypeError(f"{who} must be a number of at least {least}, got {as_given(value)}")
+        raise TypeError(f"{rule}, got {brief(value)}")
     number = float(given)
-    if not least <= number < math.inf:
-        raise ValueError(f"{who} must be a number of at least {least}, got {as_given(value)}")
+    if not fits(number):
+        raise ValueError(f"{rule}, got {brief(value)}")
     return number
 
 
@@ -125,7 +122,7 @@ def as_bool(value: Any, who: str) -> bool:
     TypeError: shard: contiguous must be a bool, got 'no'
     """
     if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{who} must be a bool, got {as_given(value)}")
+        raise TypeError(f"{who} must be a bool, got {brief(value)}")
     return bool(value)
 
 
@@ -144,37 +141,17 @@ def accepts(function: Callable[..., Any], *arguments: Any) -> bool:
     return True
 
 
-def check_callable(
-    value: Any,
-    who: str,
-    takes: tuple[str, ...] | None = None,
-    *,
-    optional: bool = False,
-    hint: str = "",
-    unfit: str = "",
-) -> None:
-    """Raise TypeError unless a value is callable, or None if that is allowed.
-
-    `takes` names the arguments of each call. A plain function that needs other arguments is refused. `hint`
-    ends the message for a value that is not callable, and `unfit` that for a function of other arguments.
+def check_callable(value: Any, who: str, *, optional: bool = False) -> None:
+    """Raise TypeError unless a value is callable, or None if that is allowed. An async function is refused.
 
     >>> check_callable("abs", "smap: f")
     Traceback (most recent call last):
     TypeError: smap: f must be callable, got 'abs'
-    >>> check_callable(lambda image: image, "random_map: f", ("item", "rng"))
-    Traceback (most recent call last):
-    TypeError: random_map: f is called with (item, rng), got <lambda>(image)
     """
-    if type(value) is FunctionType and not (code := value.__code__).co_flags & _ASYNC:
-        if takes is not None and code.co_argcount != len(takes) and not accepts(value, *takes):
-            raise TypeError(
-                f"{who} is called with ({', '.join(takes)}), got"
-                f" {value.__name__}{signature(value, follow_wrapped=False)}"
-                f"{unfit * (code.co_argcount > len(takes))}"
-            )
+    if type(value) is FunctionType and not value.__code__.co_flags & _ASYNC:
         return  # the most common case, fast
     if not callable(value) and not (optional and value is None):
-        raise TypeError(f"{who} must be callable{' or None' * optional}, got {as_given(value)}{hint}")
+        raise TypeError(f"{who} must be callable{' or None' * optional}, got {brief(value)}")
     refuse_async(value, who)
 
 
@@ -189,10 +166,8 @@ def refuse_async(value: Any, who: str) -> None:
     function = value
     while isinstance(function, partial):
         function = function.func
-    if not isinstance(function, FunctionType | MethodType):
-        function = getattr(type(function), "__call__", None)  # noqa: B004 - of an object
-    code = getattr(function, "__code__", None)
-    if isinstance(code, CodeType) and code.co_flags & _ASYNC:
+    called = function if isinstance(function, FunctionType | MethodType) else type(function).__call__
+    if iscoroutinefunction(called) or isasyncgenfunction(called):
         name = getattr(value, "__name__", type(value).__name__)
         raise TypeError(
             f"{who} must be a plain function, got the async function {name}. Its coroutines would never be"
@@ -226,7 +201,7 @@ def check_sequences(value: Any, who: str) -> None:
     TypeError: mix: sequences must be an iterable of sequences, got {'x': [1, 2]}
     """
     if not isinstance(value, Iterable) or isinstance(value, Mapping) or is_table(value):
-        raise TypeError(f"{who} must be an iterable of sequences, got {as_given(value)}")
+        raise TypeError(f"{who} must be an iterable of sequences, got {brief(value)}")
 
 
 def as_sequences(given: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -246,35 +221,6 @@ def as_sequences(given: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(given[0]) if are_sequences else given
 
 
-def as_flag(value: Any, who: str) -> bool:
-    """Return a bool as one.
-
-    >>> as_flag("no", "DataLoader: drop_last")
-    Traceback (most recent call last):
-    ValueError: DataLoader: drop_last should be a boolean value, but got 'no'
-    """
-    if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{who} should be a boolean value, but got {as_given(value)}")
-    return bool(value)
-
-
-def as_batch_size(value: Any, who: str) -> int:
-    """Return a batch size as an int.
-
-    >>> as_batch_size(np.int64(4), "DataLoader")
-    4
-    >>> as_batch_size(True, "DataLoader")
-    Traceback (most recent call last):
-    ValueError: DataLoader: batch_size should be a positive integer value, but got batch_size=True
-    """
-    try:
-        return positive_int(value, "batch_size")
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"{who}: batch_size should be a positive integer value, but got batch_size={as_given(value)}"
-        ) from None
-
-
 def refuse_set(value: Any, who: str) -> None:
     """Raise TypeError for a set, whose order may be another one in each run of the program.
 
@@ -292,7 +238,7 @@ def check_iterable(value: Any, who: str, what: str = "indices") -> None:
     if isinstance(value, type):
         raise TypeError(f"{who} should be an iterable of {what}, but got the class {value.__name__}")
     if isinstance(value, str | bytes) or not (hasattr(value, "__iter__") or hasattr(value, "__getitem__")):
-        raise TypeError(f"{who} should be an iterable of {what}, but got {as_given(value)}")
+        raise TypeError(f"{who} should be an iterable of {what}, but got {brief(value)}")
 
 
 # What to do with a last group of fewer items, and what samplers and loaders may also do.
@@ -321,12 +267,12 @@ def as_last(
     """
     function, name = who.split(": ")
     if drop_last and value not in (None, "discard"):
-        raise ValueError(f"{function}: drop_last=True means {name}='discard', got {name}={as_given(value)}")
+        raise ValueError(f"{function}: drop_last=True means {name}='discard', got {name}={brief(value)}")
     if value is None:
         return "discard" if drop_last else default if pad is None else "pad"
     if value not in allowed:
         choices = ", ".join(map(repr, allowed[:-1])) + f" or {allowed[-1]!r}"
-        raise ValueError(f"{who} must be {choices}, got {as_given(value)}")
+        raise ValueError(f"{who} must be {choices}, got {brief(value)}")
     if pad is not None and value != "pad":
-        raise ValueError(f"{function}: pad needs {name}='pad', got {name}={as_given(value)}")
+        raise ValueError(f"{function}: pad needs {name}='pad', got {name}={brief(value)}")
     return value

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from typing import Any, Literal, NoReturn, get_args
 
 from .lazy import load
-from .tracebacks import hide_frames, place
+from .tracebacks import hide_frames
 
 __all__ = [
     "EndOfSequence",
@@ -23,7 +23,6 @@ __all__ = [
     "ItemTimeout",
     "RemoteError",
     "WorkerDied",
-    "as_given",
     "brief",
     "errstate",
     "fail",
@@ -39,7 +38,6 @@ POLICIES = get_args(Policy)
 _MOST_STEPS = 8
 _MOST_LINES = 12
 _MOST_LETTERS = 800
-_MOST_SHOWN = 20  # elements of an argument
 
 _policy: ContextVar[Policy] = ContextVar("seqkit_errors", default="wrap")
 
@@ -99,14 +97,8 @@ class EvaluationError(RuntimeError):
             # The list of streams of a StreamLoader is no view.
             has_input = bool(self.__cause__ is not None and getattr(self.view, "_sources", None))
             known = "   its input: error.inputs()" if has_input else ""
-            again = f"error.view[{self.index}]" if self._is_index() else "error.reproduce()"
-            lines.append(f"  to reproduce: {again}{known}")
+            lines.append(f"  to reproduce: error.reproduce(){known}")
         return "\n".join(lines)
-
-    def _is_index(self) -> bool:
-        """Is ``view[index]`` known to read the failing item? Keys of a sampler need not be indices."""
-        n = getattr(self.view, "_known", None)
-        return n is not None and type(self.index) is int and 0 <= self.index < n
 
     def _lines(self) -> list[str]:
         lines = [self.message or super().__str__()]
@@ -117,7 +109,7 @@ class EvaluationError(RuntimeError):
             lines.append("  path: " + " → ".join(steps))
         site = getattr(self.view, "_site", None)
         if site is not None:
-            lines.append(f"  {self.view._name} made at {place(site[0], site[1])} in {site[2]}")
+            lines.append(f"  {self.view._name} made at {site[0]}:{site[1]} in {site[2]}")
         return lines
 
     def reproduce(self) -> Any:
@@ -340,17 +332,9 @@ def _policy_within(evaluation: Policy) -> Iterator[None]:
 
 
 def fail_at_once(view: Any, indices: Any, error: Exception) -> NoReturn:
-    """Raise an exception of several items that were read at once.
-
-    The error names the item that fails in the same way when it is read alone, or else the first item.
-    """
+    """Raise the error of the first item that fails when it is read alone, or else that of all items."""
     for i in indices:
-        try:
-            view._get(i)
-        except Exception as single:
-            if summary(single.__cause__ or single) == summary(error):
-                raise
-            break
+        view._get(i)
     fail(view, indices[0], error, f"reading {len(indices)} items at once")
 
 
@@ -383,28 +367,18 @@ def _is_deep() -> bool:
 
 
 def brief(value: Any) -> str:
-    """Return the `repr` of a value in one short line.
+    """Return the `repr` of a value in one short line, without an address in memory.
 
-    >>> brief(list(range(100)))
-    '[0, 1, 2, 3, 4, 5, ...]'
+    >>> brief(list(range(100))), brief(object())
+    ('[0, 1, 2, 3, 4, 5, ...]', '<object>')
     """
-    return " ".join(reprlib.repr(value).split())
+    text = " ".join(_shortened.repr(value).split())
+    is_address = text.startswith("<") and " at 0x" in text
+    return f"<{getattr(value, '__name__', type(value).__name__)}>" if is_address else text
 
 
-def as_given(value: Any) -> str:
-    """Return the `repr` of an argument, shortened if it is long, and without an address in memory.
-
-    >>> as_given("a" * 50) == repr("a" * 50), as_given(list(range(99))), as_given(object())
-    (True, '[0, 1, 2, 3, 4, 5, ...]', '<object>')
-    """
-    if isinstance(value, list | tuple | dict | set) and len(value) > _MOST_SHOWN:
-        return brief(value)
-    if hasattr(type(value), "iloc"):  # of pandas, which draws tables
-        return f"<{type(value).__name__} of {len(value)}>"
-    text = " ".join(repr(value).split())
-    if text.startswith("<") and " at 0x" in text:
-        return f"<{getattr(value, '__name__', type(value).__name__)}>"
-    return text if len(text) <= _MOST_LETTERS // 4 else brief(value)
+_shortened = reprlib.Repr()
+_shortened.maxstring, _shortened.maxother = 100, 60  # paths, and objects
 
 
 def summary(error: BaseException) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from itertools import chain, count, islice
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +38,6 @@ __all__ = [
     "compact",
     "each",
     "ends",
-    "is_repeatable",
     "nth",
     "select",
 ]
@@ -93,46 +92,28 @@ def _least(array: IndexArray) -> int:
 
 
 def _index_array(indices: Any, who: str) -> npt.NDArray[Any]:
-    is_array = type(indices) is np.ndarray or (
-        isinstance(indices, np.ndarray) and not np.ma.is_masked(indices)
-    )
-    if is_array and indices.dtype.kind != "O":
-        return cast(npt.NDArray[Any], indices)
-    values = indices if type(indices) is list else _listed(indices, who)
-    if isinstance(values, np.ndarray):
-        return values
-    if not {int}.issuperset(map(type, values)):
-        values = list(map(plain, values))
-        kinds = set(map(type, values))
-        if kinds == {bool}:
-            return np.array(values)
-        if bool in kinds:
-            raise TypeError(f"{who} must be ints, or bools only (a mask), got {_preview(indices)}")
+    if not isinstance(indices, list | np.ndarray):
+        if isinstance(indices, str | bytes | Set | Mapping) or not isinstance(indices, Iterable):
+            hint = ". For the first items use head(n)." if hasattr(indices, "__index__") else ""
+            raise TypeError(f"{who} must be a sequence of ints, got {_preview(indices)}{hint}")
+        indices = np.asarray(indices) if hasattr(indices, "__array__") else list(indices)
+    if isinstance(indices, np.ndarray):
+        is_whole = type(indices) is np.ndarray or not np.ma.is_masked(indices)
+        if is_whole and (indices.dtype.kind != "O" or indices.ndim != 1):
+            return indices
+        indices = indices.tolist()  # such as a column with missing values
+    values = indices if {int}.issuperset(map(type, indices)) else list(map(plain, indices))
+    kinds = set(map(type, values))
+    if kinds == {bool}:
+        return np.array(values)
+    if bool in kinds:
+        raise TypeError(f"{who} must be ints, or bools only (a mask), got {_preview(indices)}")
     try:
         return np.fromiter(map(operator.index, values), np.int64, len(values))
     except TypeError:
         raise TypeError(f"{who} must be ints, got {_preview(indices)}") from None
     except OverflowError:
         raise IndexError(f"{who} must be below 2**63, got {_preview(indices)}") from None
-
-
-def _listed(indices: Any, who: str) -> list[Any] | npt.NDArray[Any]:
-    """Return indices as an array of numbers, or else as a list."""
-    if isinstance(indices, str | bytes):
-        raise TypeError(f"{who} must be ints, got {indices!r}")
-    if isinstance(indices, Set | Mapping) or not isinstance(indices, Iterable):
-        hint = ". For the first items use head(n)." if hasattr(indices, "__index__") else ""
-        raise TypeError(f"{who} must be a sequence of ints, got {_preview(indices)}{hint}")
-    if not hasattr(indices, "__array__"):
-        return list(indices)
-    try:
-        array = np.asarray(indices)
-    except (TypeError, RuntimeError):  # a tensor of a kind that numpy does not have
-        raise TypeError(f"{who} must be ints, got {_preview(indices)}") from None
-    # A column with missing values, for example, is an array of objects.
-    if np.ma.is_masked(indices):
-        return cast(list[Any], cast(Any, indices).tolist())
-    return array.tolist() if array.dtype.kind == "O" and array.ndim == 1 else array
 
 
 def _preview(values: Any) -> str:
@@ -234,17 +215,6 @@ def ends(plan: Plan) -> bool:
     while hasattr(plan, "plan"):  # a plan that is derived from another
         plan = plan.plan
     return isinstance(plan, range | list | np.ndarray)
-
-
-def is_repeatable(plan: Any) -> bool:
-    """Is a plan known to give the same indices each time that it is iterated, without calling user code?
-
-    >>> is_repeatable(Translated(range(3), list)), is_repeatable(iter(range(3)))
-    (True, False)
-    """
-    while isinstance(plan, Translated | Expanded | Selected):
-        plan = plan.plan
-    return isinstance(plan, range | list | np.ndarray | Endless)
 
 
 class Endless:

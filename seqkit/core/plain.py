@@ -1,9 +1,9 @@
 """Single values that users pass as labels, keys, ids and indices, as plain Python values.
 
-Scalars of numpy and pyarrow, and arrays and tensors without dimensions, hash and compare in ways of their
-own. A tensor is a new key in every dict, and two scalars of pyarrow do not compare. `plain` turns them into
-the values that they stand for. All code that hashes, compares or looks up a value of the user calls it first.
-`seqkit.core.values` does so for whole sequences.
+Scalars of numpy and pyarrow, and arrays and tensors without dimensions, hash and compare in their own ways.
+A tensor is a new key in every dict. `plain` turns them into the values that they stand for. All code that
+hashes, compares or looks up a value of the user calls it first. `seqkit.core.values` does so for whole
+sequences.
 """
 
 from __future__ import annotations
@@ -32,18 +32,13 @@ def plain(value: Any) -> Any:
         return value
     if kind is float:
         return value if value == value else math.nan
-    if isinstance(value, np.generic):
-        item = value.item()
-        return value if type(item) is kind else plain(item)  # an extended float is its own item
-    if isinstance(value, tuple):
-        parts = tuple(map(plain, value))
-        return value if all(map(operator.is_, parts, value)) else parts
+    if kind is tuple:
+        return tuple(map(plain, value))
     if hasattr(kind, "as_py"):  # a scalar of pyarrow
         return plain(value.as_py())
-    if value is np.ma.masked:  # its item is 0.0
-        return None
-    if hasattr(kind, "__array__") and getattr(value, "ndim", None) == 0:
-        return plain(value.item() if hasattr(kind, "item") else np.asarray(value).item())
+    if isinstance(value, np.generic) or (hasattr(kind, "item") and getattr(value, "ndim", None) == 0):
+        item = value.item()
+        return value if type(item) is kind else plain(item)  # an extended float is its own item
     return value
 
 
@@ -67,8 +62,6 @@ def as_index(value: Any) -> int:
     """
     if type(value) is int:
         return value
-    if isinstance(value, np.integer):
-        return int(value)
     number = plain(value)
     if isinstance(number, bool):
         raise TypeError("a bool is not an index")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, TypeAlias
 
-from .errors import as_given
+from .errors import brief
 from .lazy import need
 
 __all__ = ["Progress", "Report", "check_progress", "reporting"]
@@ -23,7 +23,7 @@ def check_progress(value: Any, who: str) -> None:
     TypeError: pack: progress must be True or a function of (done, total), got 3
     """
     if isinstance(value, type) or not (value is None or isinstance(value, bool) or callable(value)):
-        raise TypeError(f"{who} must be True or a function of (done, total), got {as_given(value)}")
+        raise TypeError(f"{who} must be True or a function of (done, total), got {brief(value)}")
     if value is True:
         need("tqdm", who)
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .errors import as_given
+from .errors import brief
 from .indices import IndexArray, Indices, as_array
 from .once import cached
 from .plain import as_index
@@ -27,7 +25,6 @@ __all__ = [
     "as_name",
     "as_seed",
     "digest",
-    "generators_kept",
     "item_generator",
     "node_key",
 ]
@@ -59,9 +56,9 @@ def as_seed(seed: Any, who: str) -> int:
     try:
         number = as_index(seed)
     except TypeError:
-        raise TypeError(f"{who} must be an int of at least 0 or None, got {as_given(seed)}") from None
+        raise TypeError(f"{who} must be an int of at least 0 or None, got {brief(seed)}") from None
     if number < 0:
-        raise ValueError(f"{who} must be an int of at least 0 or None, got {as_given(seed)}")
+        raise ValueError(f"{who} must be an int of at least 0 or None, got {brief(seed)}")
     return number
 
 
@@ -73,7 +70,7 @@ def as_name(name: Any, who: str) -> str | None:
     """
     if name is None or isinstance(name, str):
         return name
-    raise TypeError(f"{who} must be a str or None, got {as_given(name)}")
+    raise TypeError(f"{who} must be a str or None, got {brief(name)}")
 
 
 def node_key(kind: str, seed: int, epoch: int, salt: int | str) -> int:
@@ -86,26 +83,6 @@ def digest(data: str | bytes) -> bytes:
     import hashlib  # not when seqkit is imported: it loads OpenSSL
 
     return hashlib.blake2b(data.encode() if isinstance(data, str) else data, digest_size=16).digest()
-
-
-# Modules with a global generator, and its functions.
-_GENERATORS = (
-    ("random", "getstate", "setstate"),
-    ("numpy.random", "get_state", "set_state"),
-    ("torch", "get_rng_state", "set_rng_state"),
-)
-
-
-@contextmanager
-def generators_kept() -> Iterator[None]:
-    """Put the global generators of imported modules back afterwards."""
-    modules = [(sys.modules[name], get, put) for name, get, put in _GENERATORS if name in sys.modules]
-    states = [getattr(module, get)() for module, get, _ in modules]
-    try:
-        yield
-    finally:
-        for (module, _, put), state in zip(modules, states, strict=True):
-            getattr(module, put)(state)
 
 
 def item_generator(key: int, index: int) -> np.random.Generator:

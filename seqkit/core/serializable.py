@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-import io
 import pickle
 import sys
 import threading
 from collections.abc import Callable
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import cloudpickle
@@ -70,55 +69,41 @@ class SerializableFunc(Generic[P, R]):
         return f"SerializableFunc({self.__wrapped__!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _revive, (_dumps(self.__wrapped__),)
+        func = self.__wrapped__
+        with _lock:
+            if _included:  # within the pickle of another one, because functions may call each other
+                _include(func)
+                return SerializableFunc, (func,)
+            try:
+                _included.append(None)
+                _include(func)
+                return _revive, (cloudpickle.dumps(func),)
+            except Exception as error:
+                name = getattr(func, "__qualname__", repr(func))
+                raise TypeError(
+                    f"SerializableFunc: {name} cannot be pickled with what it uses: {error}"
+                ) from error
+            finally:
+                for module in filter(None, _included):
+                    cloudpickle.unregister_pickle_by_value(module)
+                _included.clear()
 
 
 def _revive(pickled: bytes) -> SerializableFunc[..., Any]:
     return SerializableFunc(pickle.loads(pickled))
 
 
-# cloudpickle has one list of modules to pickle by value in each process.
+# cloudpickle has one list of modules to pickle by value in each process. These were added by a pickle in
+# progress. None stands for the pickle itself.
 _lock = threading.RLock()
+_included: list[ModuleType | None] = []
 
 
-def _dumps(func: Callable[..., Any]) -> bytes:
-    with _lock, io.BytesIO() as file:
-        pickler = _Pickler(file)
-        try:
-            pickler.include(func)
-            pickler.dump(func)
-            return file.getvalue()
-        except Exception as error:
-            name = getattr(func, "__qualname__", repr(func))
-            raise TypeError(
-                f"SerializableFunc: {name} cannot be pickled with what it uses: {error}"
-            ) from error
-        finally:
-            pickler.restore()
-
-
-class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
-    """Pickles by value the objects of the modules of included functions."""
-
-    def __init__(self, file: io.BytesIO) -> None:
-        super().__init__(file)
-        self._included: list[Any] = []
-
-    def include(self, func: Callable[..., Any]) -> None:
-        module = sys.modules.get(getattr(func, "__module__", None) or "")
-        if module is None or module.__name__ == "__main__" or not isinstance(func, FunctionType):
-            return  # objects without a module, or of the main module, are pickled by value anyway
-        if module.__name__ not in cloudpickle.list_registry_pickle_by_value():
-            cloudpickle.register_pickle_by_value(module)
-            self._included.append(module)
-
-    def restore(self) -> None:
-        for module in self._included:
-            cloudpickle.unregister_pickle_by_value(module)
-
-    def reducer_override(self, value: Any) -> Any:
-        if type(value) is SerializableFunc:
-            # Not in a pickle of its own, because functions may call each other and themselves.
-            self.include(value.__wrapped__)
-            return SerializableFunc, (value.__wrapped__,)
-        return super().reducer_override(value)
+def _include(func: Callable[..., Any]) -> None:
+    """Pickle the objects of the module of a function by value."""
+    module = sys.modules.get(getattr(func, "__module__", None) or "")
+    if module is None or module.__name__ == "__main__" or not isinstance(func, FunctionType):
+        return  # objects without a module, or of the main module, are pickled by value anyway
+    if module.__name__ not in cloudpickle.list_registry_pickle_by_value():
+        cloudpickle.register_pickle_by_value(module)
+        _included.append(module)

@@ -15,7 +15,7 @@ from typing import Any
 
 from .arguments import accepts
 
-__all__ = ["has_method", "listeners", "takes_epoch", "tell"]
+__all__ = ["has_method", "listeners", "tell"]
 
 # Attributes with the objects that a data set or sampler of PyTorch wraps.
 _WRAPPED = ("dataset", "datasets", "sampler", "batch_sampler")
@@ -52,18 +52,13 @@ def listeners(data: Any, depth: int = _NESTED_AT_MOST) -> tuple[Any, ...]:
     """
     if isinstance(data, type) or depth == 0:
         return ()
-    if takes_epoch(data):
+    if has_method(data, "set_epoch", 0):
         return (data,)
     # Only the instance's own attributes: a property could read files.
     own = getattr(data, "__dict__", {})
     inner = [own[name] for name in _WRAPPED if name in own]
     parts = [part for one in inner for part in (one if isinstance(one, list | tuple) else [one])]
     return tuple(found for part in parts for found in listeners(part, depth - 1))
-
-
-def takes_epoch(data: Any) -> bool:
-    """Return whether an object has a method ``set_epoch(epoch)``. One with other parameters is not meant."""
-    return has_method(data, "set_epoch", 0)
 
 
 def has_method(data: Any, name: str, *arguments: Any) -> bool:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import operator
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from types import FunctionType, MethodType
 from typing import Any, NoReturn, Protocol, Self, cast, overload
 
 import numpy as np
 
-from .adapters import TableReader, as_results, length_of, reads_many, recognise
-from .casting import holds
+from .adapters import TableReader, as_results, reads_many, recognise
 from .chaining import Chainable
 from .epoch import DRAWS, EpochPair
-from .errors import EndOfSequence, brief, fail, fail_at_once
+from .errors import EndOfSequence, fail, fail_at_once
 from .indices import Indices, Plan, as_array, as_list, as_slice, each
 from .lazy import load
 from .lengths import UNKNOWN, Unsized
@@ -27,25 +24,13 @@ from .view import Indexable, T, T_co, View
 __all__ = ["PLAIN", "Source", "Table", "as_view", "owned", "view"]
 
 
-class PandasTable(Protocol):
-    """The type of a DataFrame of pandas: a view of it has rows, although ``frame[i]`` is a column."""
-
-    @property
-    def iloc(self) -> Any: ...
-    @property
-    def columns(self) -> Any: ...
-    def itertuples(self) -> Any: ...
-
-
-class PolarsTable(Protocol):
-    """The type of a DataFrame of polars, whose rows are dicts in a view."""
+class Table(Protocol):
+    """The type of a table of pandas, polars or Arrow, whose rows are dicts in a view."""
 
     @property
     def columns(self) -> Any: ...
-    def iter_rows(self) -> Any: ...
-
-
-Table = PandasTable | PolarsTable
+    @property
+    def shape(self) -> Any: ...
 
 
 @overload
@@ -101,26 +86,15 @@ def as_view(source: Indexable[T], who: str) -> View[T]:
         return source  # type: ignore[return-value]
     if type(source) in _PLAIN:
         return Source(source)
-    if isinstance(source, type):
-        raise TypeError(f"{who}: a sequence is needed, got the class {source.__name__}. Pass an instance.")
     found: Any = recognise(source, who)
-    if _is_a_number(found):
-        raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {found!r}")
-    if not hasattr(found, "__getitem__"):
+    # Numbers of numpy have ``[i]``, and so do arrays without dimensions.
+    is_number = getattr(type(found), "ndim", None) is not None and found.ndim == 0
+    if (is_number and not isinstance(found, np.flexible)) or not hasattr(found, "__getitem__"):
         hint = ". Make a list of it, or see uniter." if hasattr(found, "__iter__") else ""
-        if isinstance(found, FunctionType | MethodType):
-            hint = f" {found.__name__}. Call it, or pass a generator function to uniter."
         raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {type(found).__name__}{hint}")
     has_columns = isinstance(found, TableReader) and found.names is not None
     view: Source[T] = load("view of a table")(found) if has_columns else Source(found)
     return view
-
-
-def _is_a_number(source: Any) -> bool:
-    """Is it an array without dimensions? Numbers of numpy are such arrays."""
-    if isinstance(source, str | bytes | np.void):
-        return False  # numpy's own string types have no dimensions either
-    return hasattr(type(source), "ndim") and source.ndim == 0
 
 
 class Source(View[T_co]):
@@ -134,13 +108,14 @@ class Source(View[T_co]):
     _reads_many = False
 
     def __init__(self, data: Any) -> None:
-        super().__init__((), len(data) if type(data) in _PLAIN else length_of(data))
+        super().__init__((), len(data) if hasattr(data, "__len__") else UNKNOWN)
         self._data = data
         self._copy = None
         if type(data) not in _PLAIN:
             self._copy = _copier(data)
             self._reads_many = reads_many(data)
-            self._varies = DRAWS if listeners(data) else 0
+            self._listeners = listeners(data)
+            self._varies = DRAWS if self._listeners else 0
 
     def _get(self, i: int) -> T_co:
         try:
@@ -192,8 +167,6 @@ class Source(View[T_co]):
     def _set(self, i: int, value: Any) -> Iterable[Callable[[], object]]:
         if not hasattr(self._data, "__setitem__"):
             raise TypeError(f"{self._name}: {type(self._data).__name__} does not support assignment")
-        if isinstance(self._data, np.ndarray) and not _may_be_assigned(self._data.dtype, value):
-            raise ValueError(f"{self._name}: an array of {self._data.dtype} cannot hold {brief(value)}")
         return (partial(operator.setitem, self._data, i, value),)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> Self:
@@ -205,10 +178,7 @@ class Source(View[T_co]):
     def _arguments(self, sources: list[str]) -> str:
         n = "?" if isinstance(self._n, Unsized) else self._n
         data = self._data._data if isinstance(self._data, TableReader) else self._data
-        mapped = data.base if type(data) is np.ndarray else data
-        file = mapped.filename if isinstance(mapped, np.memmap) else None
-        where = f" in {os.path.basename(file)}" if file else ""
-        return f"<{type(data).__name__} of {n}{where}>"
+        return f"<{type(data).__name__} of {n}>"
 
 
 def _copier(data: Any) -> Callable[[Any], Any] | None:
@@ -257,13 +227,9 @@ class ToldSource(Source[T_co]):
     """
 
     def __init__(self, source: Source[T_co], epoch: int) -> None:
-        View.__init__(self, (), source._n)
-        self._data = source._data
-        self._copy = source._copy
-        self._reads_many = source._reads_many
-        self._varies = DRAWS
+        super().__init__(source._data)
+        self._n = self._known = source._n
         self._epoch = epoch
-        self._listeners = listeners(source._data)
 
     def _keyed(self, sources: tuple[View[Any], ...], epoch: EpochPair) -> View[Any]:
         return self if epoch.draws in (None, self._epoch) else ToldSource(self, epoch.draws)
@@ -281,11 +247,6 @@ class ToldSource(Source[T_co]):
 
 
 ToldSource._name = Source._name
-
-
-def _may_be_assigned(dtype: np.dtype[Any], value: Any) -> bool:
-    """Return whether numpy would not change a value of numbers, dates or text silently."""
-    return dtype.kind not in "biufcmMUS" or holds(dtype, value)
 
 
 # Iterating these types gives the items at 0, 1, 2, …, and runs no code of the user.

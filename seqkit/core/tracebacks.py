@@ -2,46 +2,29 @@
 
 from __future__ import annotations
 
-import gc
-import linecache
 import os
-import re
 import sys
-import threading
 import warnings
 from collections.abc import Callable
 from functools import wraps
 from types import FrameType, TracebackType
 from typing import ParamSpec, TypeVar
 
-__all__ = [
-    "frames_of_others",
-    "hide_frames",
-    "hiding_frames",
-    "place",
-    "user_line",
-    "warn",
-    "with_sources",
-]
+__all__ = ["hide_frames", "hiding_frames", "is_ours", "user_line", "warn"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _TESTING = _HERE + "testing" + os.sep
-# Code that runs between a frame of seqkit and a frame of the user. Elsewhere it is the user's choice.
-_STANDARD = os.path.dirname(os.__file__)
-_CARRIERS = tuple(os.path.join(_STANDARD, name, "") for name in ("concurrent", "multiprocessing"))
-# A line of a formatted traceback, and the source line under it.
-_ENTRY = re.compile(r'^([ |]*)File "(.+?)", line (\d+)(.*)(\n\1  .*)?', re.MULTILINE)
 
 
 def hide_frames(error: BaseException) -> None:
     """Remove the frames of seqkit from the tracebacks of an exception and of its causes.
 
-    The frames of user code stay. Frames of executors and of cloudpickle are removed where seqkit called them.
-    Call this function in an ``except`` block at the boundary to user code, followed by a bare ``raise``,
-    which adds no frame. The environment variable ``SEQKIT_FULL_TRACEBACKS=1`` keeps all frames.
+    All other frames stay. Call this function in an ``except`` block at the boundary to user code, followed by
+    a bare ``raise``, which adds no frame. The environment variable ``SEQKIT_FULL_TRACEBACKS=1`` keeps all
+    frames.
 
     Other interruptions than Ctrl-C keep their frames. They show the place where it happened.
     """
@@ -84,110 +67,39 @@ class hiding_frames:  # noqa: N801 - used like `suppress`
 
 def _of_user(entry: TracebackType | None) -> TracebackType | None:
     """Unlink the hidden entries of a traceback, and return its first entry."""
-    first, last, is_hidden = None, None, True  # an exception is caught by seqkit, so seqkit was the caller
+    shown = list[TracebackType]()
     while entry is not None:
-        filename = entry.tb_frame.f_code.co_filename
-        is_hidden = is_ours(filename) or (is_hidden and filename.startswith((*_CARRIERS, _cloudpickle())))
-        if not is_hidden:
-            first = first or entry
-            if last is not None:
-                last.tb_next = entry
-            last = entry
+        if not is_ours(entry.tb_frame.f_code.co_filename):
+            shown.append(entry)
         entry = entry.tb_next
-    if last is not None:
-        last.tb_next = None
-    return first
+    for one, following in zip(shown, [*shown[1:], None], strict=False):
+        one.tb_next = following
+    return shown[0] if shown else None
 
 
 def is_ours(filename: str) -> bool:
     return filename.startswith(_HERE) and not filename.startswith(_TESTING)
 
 
-class _Ours(dict[str, bool]):
-    """Remembers `is_ours` for each file, because building a view asks it for each frame."""
-
-    def __missing__(self, filename: str) -> bool:
-        if len(self) > 10_000:  # a notebook has a file for each cell
-            self.clear()
-        self[filename] = ours = is_ours(filename)
-        return ours
-
-
-ours = _Ours()
-
-
-def _cloudpickle() -> str:
-    module = sys.modules.get("cloudpickle")
-    return os.path.dirname(module.__file__ or _HERE) + os.sep if module else _HERE
-
-
-def user_line(depth: int) -> tuple[str, int, str]:
+def user_line() -> tuple[str, int, str]:
     """Return file, line and function of the innermost frame of user code."""
-    frame = _user_frame(depth + 1)
+    frame = _user_frame()
     return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
 
 
-def _user_frame(depth: int) -> FrameType:
+def _user_frame() -> FrameType:
     """Return the innermost frame of user code, or the outermost frame if there is none."""
-    frame = sys._getframe(depth + 1)
-    while ours[frame.f_code.co_filename] and (outer := frame.f_back) is not None:
+    frame = sys._getframe()
+    while is_ours(frame.f_code.co_filename) and (outer := frame.f_back) is not None:
         frame = outer
     return frame
 
 
-def frames_of_others() -> dict[int, FrameType]:
-    """Return the innermost frame of each other thread that runs Python code."""
-    # Python 3.11 hangs if the garbage collector frees a `threading.local` inside this call.
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        frames = sys._current_frames()
-    finally:
-        if was_enabled:
-            gc.enable()
-    # A frame that refers to itself would keep the consumer's objects until the next garbage collection.
-    del frames[threading.get_ident()]
-    return frames
-
-
 def warn(text: str, category: type[Warning]) -> None:
     """Issue a warning that points at the line of user code that called seqkit."""
-    frame = _user_frame(1)
+    frame = _user_frame()
     names = frame.f_globals
     registry = names.setdefault("__warningregistry__", {})  # Python shows the same warning of a line once
     warnings.warn_explicit(
         text, category, frame.f_code.co_filename, frame.f_lineno, names.get("__name__"), registry
     )
-
-
-def place(filename: str, line: int) -> str:
-    """Return a line of code as users know it: ``train.py:4``, or ``Cell In[3], line 4`` in a notebook.
-
-    >>> place("train.py", 4)
-    'train.py:4'
-    """
-    cell = _cell(filename)
-    return f"{cell}, line {line}" if cell else f"{filename}:{line}"
-
-
-def _cell(filename: str) -> str:
-    """Return the name that IPython shows for the file of a cell, or "" for any other file."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    name = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)(filename)
-    return " ".join(name) if name else ""
-
-
-def with_sources(trace: str) -> str:
-    """Name the cells of a notebook in a formatted traceback, and add source lines that it lacks.
-
-    A worker that was not forked has no source lines of cells. This process has them.
-    """
-    return _ENTRY.sub(_with_source, trace)
-
-
-def _with_source(entry: re.Match[str]) -> str:
-    indent, filename, line, rest, source = entry.groups(default="")
-    known = "" if source else linecache.getline(filename, int(line)).strip()
-    source = f"\n{indent}  {known}" if known else source
-    where = f"{cell}, line {line}" if (cell := _cell(filename)) else f'File "{filename}", line {line}'
-    return f"{indent}{where}{rest}{source}"

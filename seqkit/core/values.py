@@ -6,9 +6,7 @@ tensors, views, and columns of pandas, polars and pyarrow, whatever their index.
 
 from __future__ import annotations
 
-import math
 import reprlib
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -31,19 +29,18 @@ def by_position(values: Any, who: str, wanted: str = "a sequence") -> Iterator[A
     Traceback (most recent call last):
     TypeError: mix: weights: a set has no order, got set. Use sorted(s) or list(s).
     """
-    is_iterable = isinstance(values, Iterable)
-    if isinstance(values, type) or not (is_iterable or hasattr(values, "__getitem__")) or is_single(values):
+    is_iterable, is_indexed = isinstance(values, Iterable), hasattr(values, "__getitem__")
+    if isinstance(values, type) or not (is_iterable or is_indexed) or is_single(values):
         raise TypeError(f"{who} must be {wanted}, got {reprlib.repr(values)}")
-    polars = sys.modules.get("polars")
-    if polars is not None and isinstance(values, polars.Series):  # unlike other reads, this starts no threads
+    if hasattr(values, "to_list"):  # of columns. Other reads start threads in polars
         return iter(values.to_list())
-    if is_iterable and not hasattr(values, "__getitem__") and not isinstance(values, set | frozenset):
+    if not is_indexed and not isinstance(values, set | frozenset):
         return iter(values)
     source = as_view(values, who)
     if source._n is UNBOUNDED:
         raise TypeError(f"{who} must end, got {source!r}. Select a part of it with head(n).")
     if isinstance(source, Source) and isinstance(source._n, int):
-        return iter(source._getmany(range(source._n)))  # one read of a column or a file
+        return iter(source._getmany(range(source._n)))  # one read of a file
     return in_order(source)
 
 
@@ -63,12 +60,15 @@ def values_of(values: Any, who: str, wanted: str = "a sequence") -> list[Any]:
         found: list[Any] = values.tolist()  # of an array, tensor or Series: faster than one by one
     else:
         found = list(by_position(values, who, wanted))
-    kinds = set(map(type, found))
-    if kinds <= _PLAIN:
+    if _PLAIN.issuperset(map(type, found)):
         return found
-    if kinds == {float}:
-        return found if not any(map(math.isnan, found)) else [plain(value) for value in found]
-    return [_single(plain(value), i, who) for i, value in enumerate(found)]
+    for i, value in enumerate(found):
+        if hasattr(type(value), "__array__") and getattr(value, "ndim", None):
+            raise TypeError(
+                f"{who} must be single values, got {type(value).__name__} of shape {tuple(value.shape)} at"
+                f" position {i}"
+            )
+    return list(map(plain, found))
 
 
 _PLAIN = {int, str, bool, bytes, type(None)}
@@ -82,12 +82,3 @@ def is_single(value: Any) -> bool:
     (True, False)
     """
     return hasattr(type(value), "__array__") and getattr(value, "ndim", None) == 0
-
-
-def _single(value: Any, i: int, who: str) -> Any:
-    if hasattr(type(value), "__array__") and getattr(value, "ndim", None):
-        raise TypeError(
-            f"{who} must be single values, got {type(value).__name__} of shape {tuple(value.shape)} at"
-            f" position {i}"
-        )
-    return value

@@ -61,7 +61,7 @@ from .arguments import int_at_least, refuse_table
 from .chaining import Chainable
 from .epoch import ORDER, EpochPair, at_epoch
 from .error_path import locate
-from .errors import as_given
+from .errors import brief
 from .expression import text_of_expression
 from .indices import Endless, IndexArray, Indices, Plan, as_index_map, as_list
 from .iteration import surviving
@@ -163,7 +163,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         if n is not None:
             self._n = n
         if is_debugging:
-            self._site = user_line(1)
+            self._site = user_line()
         # The random views in the expression, and those of them that are orders. They salt the next seed.
         self._random_count: int = 0
         self._order_count: int = 0
@@ -363,8 +363,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
             targets: Sequence[int] = self._sliced(key)
             if not isinstance(value, Iterable):
                 raise TypeError(
-                    f"{self._name}: a slice of {len(targets)} items needs as many values, got"
-                    f" {as_given(value)}"
+                    f"{self._name}: a slice of {len(targets)} items needs as many values, got {brief(value)}"
                 )
             values = list(value)
             if len(values) != len(targets):

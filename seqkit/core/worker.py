@@ -7,10 +7,10 @@ up for each thread that evaluates items.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import index
 from typing import Any, Protocol, SupportsIndex
@@ -21,7 +21,6 @@ import numpy.typing as npt
 from .once import cached
 
 __all__ = [
-    "MAIN",
     "ORIGIN",
     "Closable",
     "WorkerInfo",
@@ -29,7 +28,6 @@ __all__ = [
     "current_directory",
     "empty",
     "evaluating",
-    "flush_streams",
     "get_worker_info",
     "in_process_worker",
     "is_placing",
@@ -37,9 +35,6 @@ __all__ = [
     "private_memory",
     "set_worker_info",
 ]
-
-# The names of the main module. The second one is used in a child process of `multiprocessing`.
-MAIN = ("__main__", "__mp_main__")
 
 
 def current_directory() -> str | None:
@@ -158,15 +153,6 @@ def leave_worker() -> None:
         opened.close()
 
 
-def flush_streams() -> None:
-    """Flush stdout and stderr, before a fork or at the end of a worker. Called by the engine."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except Exception:  # the stream may be None, closed, or an object of the user
-            pass
-
-
 def empty(shape: SupportsIndex | Sequence[SupportsIndex], dtype: npt.DTypeLike = float) -> npt.NDArray[Any]:
     """Return an uninitialised array, in shared memory if possible.
 
@@ -199,32 +185,20 @@ def empty(shape: SupportsIndex | Sequence[SupportsIndex], dtype: npt.DTypeLike =
            [ 9. , 10.5]], dtype=float32)
     """
     allocate = _local.allocate
-    if allocate is not None:
-        try:
-            dims = _dims(shape)
-        except TypeError:
-            return np.empty(shape, dtype)  # raises the error of numpy
-        array = allocate(*_expanded(dims, np.dtype(dtype)))
-        if array is not None:
-            return array
+    wanted = np.dtype(dtype)
+    if allocate is not None and wanted.subdtype is None:  # a dtype with a shape would extend the shape
+        with suppress(TypeError):  # numpy raises its own error below
+            array = allocate(_dims(shape), wanted)
+            if array is not None:
+                return array
     return np.empty(shape, dtype)
 
 
 def _dims(shape: Any) -> tuple[int, ...]:
-    if isinstance(shape, int):
-        return (shape,)
     try:
-        return tuple(map(index, shape))
-    except TypeError:  # a number, perhaps an array without dimensions
         return (index(shape),)
-
-
-def _expanded(dims: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Return shape and dtype of an array as numpy stores it: a dtype with a shape extends the shape."""
-    while dtype.subdtype is not None:
-        dtype, more = dtype.subdtype
-        dims += more
-    return dims, dtype
+    except TypeError:
+        return tuple(map(index, shape))
 
 
 class evaluating:  # noqa: N801 - a context like `contextlib.suppress`

@@ -35,7 +35,8 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from cloudpickle import cloudpickle as internals
 
-from ..core.worker import MAIN
+# The names of the main module. The second one is used in a child process of `multiprocessing`.
+MAIN = ("__main__", "__mp_main__")
 
 # How to pickle a class as a reference for the process that sent the pipeline. The tuple is empty if that
 # process has no such class. All classes that were made from a pipeline's pickle are listed here.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
 
 from ..core.arguments import accepts
-from ..core.worker import WorkerInfo, flush_streams
+from ..core.worker import WorkerInfo
 
 
 class _Generation:
@@ -57,3 +58,12 @@ def leave_fork() -> NoReturn:
     """End a process that user code in a worker forked, and that left the user's code. It is no worker."""
     flush_streams()
     os._exit(1)
+
+
+def flush_streams() -> None:
+    """Flush stdout and stderr, before a fork or at the end of a worker."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:  # the stream may be None, closed, or an object of the user
+            pass

@@ -28,9 +28,8 @@ import cloudpickle
 import numpy as np
 from cloudpickle import cloudpickle as internals
 
-from ..core.worker import MAIN
 from .arrow import compact
-from .classes import fill, has_a_name, receive, reference, this_process
+from .classes import MAIN, fill, has_a_name, receive, reference, this_process
 from .maps import Maps
 from .tensors import reduce_tensor
 

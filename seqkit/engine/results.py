@@ -24,10 +24,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..core.errors import RemoteError, summary
-from ..core.tracebacks import hide_frames, with_sources
+from ..core.tracebacks import hide_frames
 from .classes import goes_by_value
 from .codec import ALIGNMENT, Block, Encoded, address, decode, encode
 from .culprits import unpicklable
+from .frames import with_sources
 from .pickling import Back, dumps_back
 
 

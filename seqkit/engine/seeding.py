@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from ..core.randomness import generators_kept
-
 _SEEDS = struct.Struct("<QQI")
 
 
@@ -96,6 +94,26 @@ def seed_item(seed: Any, initial: int, epoch: int, index: Any) -> None:
     except TypeError:  # arrays of several numbers have `__index__` too
         number = getattr(index, "number", index)
     seed_globals("item", seed, epoch, number, initial=initial, on_devices=False)
+
+
+# Modules with a global generator, and its functions.
+_GENERATORS = (
+    ("random", "getstate", "setstate"),
+    ("numpy.random", "get_state", "set_state"),
+    ("torch", "get_rng_state", "set_rng_state"),
+)
+
+
+@contextmanager
+def generators_kept() -> Iterator[None]:
+    """Put the global generators of imported modules back afterwards."""
+    modules = [(sys.modules[name], get, put) for name, get, put in _GENERATORS if name in sys.modules]
+    states = [getattr(module, get)() for module, get, _ in modules]
+    try:
+        yield
+    finally:
+        for (module, _, put), state in zip(modules, states, strict=True):
+            getattr(module, put)(state)
 
 
 @contextmanager

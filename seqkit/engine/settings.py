@@ -17,7 +17,7 @@ from ..core.arguments import (
     optional_number,
     positive_int,
 )
-from ..core.errors import as_given
+from ..core.errors import brief
 from ..core.randomness import as_seed
 from ..core.worker import WorkerInfo
 from .chunking import MAX_DEPTH, chunk_depth
@@ -83,8 +83,7 @@ class Settings:
             chunk_size = positive_int(chunk_size, "prefetch: chunk_size", other=" or 'auto'")
         if self.context not in (None, *CONTEXTS):
             raise ValueError(
-                "prefetch: context must be 'fork', 'forkserver', 'spawn' or None,"
-                f" got {as_given(self.context)}"
+                f"prefetch: context must be 'fork', 'forkserver', 'spawn' or None, got {brief(self.context)}"
             )
         check_callable(self.start_hook, "prefetch: start_hook", optional=True)
         settings = replace(

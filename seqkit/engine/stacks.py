@@ -15,8 +15,9 @@ import traceback
 from collections.abc import Iterable
 from contextlib import suppress
 
-from ..core.tracebacks import frames_of_others, is_ours, with_sources
+from ..core.tracebacks import is_ours
 from . import evaluate
+from .frames import frames_of_others, with_sources
 
 # How long a process may take to write its stack and end. It usually takes a few milliseconds.
 WAIT_S = 0.1

@@ -14,7 +14,7 @@ Guarantees
 
 Relies on
 ---------
-- The plan gives the same indices each time that it is iterated (`indices.is_repeatable`).
+- The plan gives the same indices each time that it is iterated (`is_repeatable`).
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
 from ..core.errors import EndOfSequence
-from ..core.indices import each, is_repeatable
+from ..core.indices import Endless, Expanded, Selected, Translated, each
 from ..core.lengths import UNKNOWN, is_measured
 from ..core.tracebacks import hiding_frames
 from ..core.view import T, View
@@ -524,3 +526,14 @@ class Node(View[T]):
             )
         item, outcomes.values[position] = outcomes.values[position], None
         return item
+
+
+def is_repeatable(plan: Any) -> bool:
+    """Is a plan known to give the same indices each time that it is iterated, without calling user code?
+
+    >>> is_repeatable(Translated(range(3), list)), is_repeatable(iter(range(3)))
+    (True, False)
+    """
+    while isinstance(plan, Translated | Expanded | Selected):
+        plan = plan.plan
+    return isinstance(plan, range | list | np.ndarray | Endless)

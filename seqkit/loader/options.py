@@ -17,12 +17,12 @@ import numpy as np
 from ..collation.base import shown
 from ..core.arguments import (
     WAYS_TO_END,
-    as_batch_size,
-    as_flag,
+    as_bool,
     as_last,
     check_iterable,
     int_at_least,
     optional_int,
+    positive_int,
     refuse_async,
     refuse_set,
 )
@@ -51,7 +51,7 @@ def _dataset(value: Any, who: str) -> Any:
 
 
 def _batch_size(value: Any, who: str) -> int | None:
-    return None if value is None else as_batch_size(value, "DataLoader")
+    return None if value is None else positive_int(value, "DataLoader: batch_size")
 
 
 def _int(value: Any, who: str) -> int:
@@ -128,22 +128,22 @@ class Options:
 
     dataset: Annotated[Any, _dataset]
     batch_size: Annotated[int | None, _batch_size] = 1
-    shuffle: Annotated[bool | None, as_flag] = None
+    shuffle: Annotated[bool | None, as_bool] = None
     sampler: Annotated[Iterable[Any] | None, _keys] = None
     batch_sampler: Annotated[Iterable[Any] | None, _lists_of_keys] = None
     num_workers: Annotated[int, _int] = 0
     collate_fn: Annotated[Callable[[Any], Any] | None, _function] = None
-    pin_memory: Annotated[bool, as_flag] = False
-    drop_last: Annotated[bool, as_flag] = False
+    pin_memory: Annotated[bool, as_bool] = False
+    drop_last: Annotated[bool, as_bool] = False
     timeout: Annotated[float, _seconds] = 0
     worker_init_fn: Annotated[Callable[..., Any] | None, _function] = None
     multiprocessing_context: Annotated[Any, _start_method] = None
     generator: Any = None
     _: KW_ONLY
     prefetch_factor: Annotated[int | None, _int] = None
-    persistent_workers: Annotated[bool, as_flag] = False
+    persistent_workers: Annotated[bool, as_bool] = False
     pin_memory_device: str = ""
-    in_order: Annotated[bool, as_flag] = True
+    in_order: Annotated[bool, as_bool] = True
     method: Annotated[Literal["process", "thread"], _method] = "process"
     shm_size: Annotated[int | None, _size] = None
     seed: int | None = None

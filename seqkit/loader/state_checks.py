@@ -10,11 +10,10 @@ import numpy as np
 from ..core.arguments import int_at_least
 from ..core.expression import walk
 from ..core.lengths import is_measured
-from ..core.processes import process_group
 from ..core.randomness import digest
 from ..core.view import View
 from ..samplers.base import Sampler, chain_of
-from ..samplers.distributed import Share
+from ..samplers.distributed import Share, process_group
 from ..samplers.splits import SplitSampler
 from ..views.shard import Shard
 

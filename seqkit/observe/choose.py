@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from ..core import units
 from ..core.errors import ItemTimeout, WorkerDied, summary
 from ..core.view import View
 from ..core.worker import in_process_worker
@@ -18,6 +17,7 @@ from ..engine.engine import Engine, why_not_here
 from ..engine.prefetch import prefetch
 from ..engine.resources import usable_cpus
 from ..engine.settings import Context, Settings
+from . import units
 from .measure import SLEEPS, Cost, cost_of, lock_share_of, use_of
 from .remedy import one_shot_of
 

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..core.units import percent, size
+from ..core.units import size
 from ..engine.statistics import Statistics
 from .choose import Choice
 from .remedy import in_words_of, told
+from .units import percent
 
 __all__ = ["Diagnosis", "Measurement", "NodeFigures", "Stage", "diagnose"]
 

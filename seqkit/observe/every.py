@@ -9,7 +9,7 @@ import weakref
 from time import perf_counter
 from typing import Any
 
-from ..core.units import count, percent, rounded, seconds
+from ..core.units import count
 from ..core.view import View
 from ..core.worker import in_process_worker
 from ..engine import observers
@@ -18,6 +18,7 @@ from ..engine.prefetch import Prefetch
 from ..engine.statistics import Statistics
 from .explain import text_of
 from .probe import Probe, Recording
+from .units import percent, rounded, seconds
 from .watch import to_stderr
 
 __all__ = ["VARIABLE", "StagePrinter", "install"]

@@ -12,9 +12,9 @@ from ..core.errors import brief
 from ..core.expression import name_of
 from ..core.lengths import Unsized, is_measured
 from ..core.source import Source, as_view
-from ..core.tracebacks import place
 from ..core.units import size
 from ..core.view import Indexable, View
+from ..engine.frames import place
 from ..engine.prefetch import Prefetch
 from ..stores.add_cache.add_cache import AddCache
 from ..views.collate import Collate

@@ -11,13 +11,14 @@ from ..core.arguments import as_bool, optional_number, positive_int
 from ..core.errors import EvaluationError, brief, summary
 from ..core.lengths import Unsized, is_measured
 from ..core.tracebacks import hiding_frames
-from ..core.units import plural, seconds, size
+from ..core.units import plural, size
 from ..core.view import View
 from .explain import text_of
 from .html import cut, escape, faint, frame, pre, row, visible
 from .remedy import refuse_one_shots, viewed
 from .steps import Step, Steps, chain, label, path_of, stage_row, step_card
 from .summary import structure, summarise
+from .units import seconds
 from .ways import without_nodes
 
 __all__ = ["Preview", "preview"]

@@ -15,7 +15,7 @@ import numpy as np
 from ..core.arguments import check_callable, optional_number, positive_int
 from ..core.errors import EvaluationError, errstate
 from ..core.tracebacks import hiding_frames
-from ..core.units import count, percent, plural, rounded, seconds, size
+from ..core.units import count, plural, size
 from ..core.view import Indexable, View
 from ..engine.prefetch import Prefetch, prefetch
 from ..engine.statistics import Statistics
@@ -26,6 +26,7 @@ from .diagnosis import Diagnosis, Measurement, NodeFigures, Stage, diagnose
 from .explain import outline, text_of
 from .probe import Event, Probe, Recording
 from .remedy import is_loader, refuse_one_shots, viewed
+from .units import percent, rounded, seconds
 
 __all__ = ["Profile", "profile"]
 

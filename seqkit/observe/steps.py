@@ -13,12 +13,12 @@ import numpy as np
 from ..core.errors import EvaluationError, brief, summary
 from ..core.expression import walk
 from ..core.lengths import UNKNOWN, is_measured
-from ..core.units import seconds
 from ..core.view import View
 from ..stores.add_cache.add_cache import AddCache
 from .explain import text_of
 from .html import ALARM, MONO, card, escape, faint, row, table
 from .summary import Summary, summarise
+from .units import seconds
 
 __all__ = ["Step", "Steps", "chain", "key_of", "label", "path_of", "stage_row", "step_card"]
 

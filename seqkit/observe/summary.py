@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import brief
-from ..core.units import count, number
+from ..core.units import count
 from .html import in_a_line, visible
 from .picture import picture
+from .units import number
 
 __all__ = ["Summary", "structure", "summarise"]
 

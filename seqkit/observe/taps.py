@@ -64,7 +64,7 @@ def debug(
     1 b
     'abc'
     """
-    check_callable(func, "debug: func", ("index", "item"))
+    check_callable(func, "debug: func")
     max_calls = optional_int(max_calls, "debug: max_calls", least=0)
     max_rate = optional_number(max_rate, "debug: max_rate", "calls per second")
     return sized(Debug(as_view(sequence, "debug"), func, Limits(max_calls, max_rate)))

@@ -9,12 +9,13 @@ from typing import Any
 from ..core.errors import EvaluationError, brief
 from ..core.lengths import is_measured
 from ..core.tracebacks import hiding_frames
-from ..core.units import plural, seconds
+from ..core.units import plural
 from ..core.view import Indexable
 from .explain import column, drawing
 from .html import ALARM, cut, escape, faint, frame, pre, visible
 from .remedy import refuse_one_shots, viewed
 from .steps import Step, Steps, key_of, label, path_of, stage_row
+from .units import seconds
 from .ways import without_nodes
 
 __all__ = ["Trace", "trace"]

@@ -7,13 +7,14 @@ from typing import Any
 
 from ..core.arguments import optional_number
 from ..core.tracebacks import hiding_frames
-from ..core.units import plural, rounded
+from ..core.units import plural
 from ..core.view import Indexable
 from ..engine.prefetch import Prefetch, prefetch
 from . import html
 from .choose import MEASURING_S, Choice, choose
 from .explain import text_of
 from .remedy import in_words_of, is_loader, told, viewed
+from .units import rounded
 
 __all__ = ["Tuning", "tune"]
 

@@ -12,11 +12,11 @@ from typing import Any, Self
 
 from ..core.arguments import optional_number, positive_int
 from ..core.errors import ItemTimeout, WorkerDied, summary
-from ..core.randomness import generators_kept
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
 from ..core.units import plural
 from ..core.view import Indexable, View
+from ..engine.seeding import generators_kept
 from . import html
 from .explain import text_of
 from .generators import changed_generators, global_states

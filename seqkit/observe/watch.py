@@ -11,12 +11,13 @@ from time import monotonic
 from typing import Any, Generic
 
 from ..core.arguments import check_callable, optional_number
-from ..core.errors import as_given
+from ..core.errors import brief
 from ..core.expression import walk
-from ..core.units import count, percent, rounded, seconds
+from ..core.units import count
 from ..core.view import T, View
 from ..engine.prefetch import Prefetch
 from .html import cut, width
+from .units import percent, rounded, seconds
 
 __all__ = [
     *("INTERVAL_S", "ProgressMeter", "Status", "Watch"),
@@ -254,10 +255,10 @@ def watch(sequence: Any, report: Any = None, *, interval: float | None = None) -
     ([0, 1, 2], 3, 3)
     """
     if not hasattr(sequence, "__iter__") and not hasattr(sequence, "__getitem__"):
-        raise TypeError(f"watch: the sequence must be iterable, got {as_given(sequence)}")
+        raise TypeError(f"watch: the sequence must be iterable, got {brief(sequence)}")
     every_s = optional_number(interval, "watch: interval", "seconds") or INTERVAL_S
     if report is not None:
-        check_callable(report, "watch: report", ("status",))
+        check_callable(report, "watch: report")
     return Watch(sequence, report, every_s)
 
 

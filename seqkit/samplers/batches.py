@@ -7,7 +7,7 @@ from itertools import chain, count, islice
 from itertools import cycle as endlessly
 from typing import Any, Literal
 
-from ..core.arguments import WAYS_TO_END, as_batch_size, as_flag, as_last
+from ..core.arguments import WAYS_TO_END, as_bool, as_last, positive_int
 from ..core.indices import batch_count
 from ..core.iteration import is_one_shot
 from ..core.plain import plain
@@ -71,8 +71,8 @@ class BatchSampler(NestedSampler):
         last: Last | None = None,
     ) -> None:
         super().__init__(sampler)
-        self.batch_size = as_batch_size(batch_size, "BatchSampler")
-        self.drop_last = as_flag(drop_last, "BatchSampler: drop_last")
+        self.batch_size = positive_int(batch_size, "BatchSampler: batch_size")
+        self.drop_last = as_bool(drop_last, "BatchSampler: drop_last")
         self.last = as_last(last, "BatchSampler: last", drop_last=self.drop_last, allowed=WAYS_TO_END)
         self._carried: list[Any] = []  # indices that begin the next epoch
 
@@ -178,7 +178,7 @@ class InfiniteSampler(NestedSampler):
                 "InfiniteSampler: sampler should give a new iterator every epoch, but got the iterator"
                 f" {sampler!r}; make a list of it first"
             )
-        self.resume = as_flag(resume, "InfiniteSampler: resume")
+        self.resume = as_bool(resume, "InfiniteSampler: resume")
         self._place: tuple[int, int] = (0, 0)  # an epoch, and how many of its indices were read
 
     def at_epoch(self, epoch: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..core.arguments import as_flag, number_at_least, optional_number, positive_int
+from ..core.arguments import as_bool, number_at_least, optional_number, positive_int
 from ..core.indices import IndexArray
 from ..core.plain import plain
 from ..core.source import as_view, view
@@ -96,8 +96,8 @@ class TokenBudgetBatchSampler(GroupedBatches):
         super().__init__(seed, num_shards, last_group)
         self._budget = Budget("TokenBudgetBatchSampler", max_tokens, max_samples, oversize, multiple)
         self.max_tokens, self.max_samples, self.multiple = max_tokens, max_samples, multiple
-        self.sort = as_flag(sort, "TokenBudgetBatchSampler: sort")
-        self.shuffle = as_flag(shuffle, "TokenBudgetBatchSampler: shuffle")
+        self.sort = as_bool(sort, "TokenBudgetBatchSampler: sort")
+        self.shuffle = as_bool(shuffle, "TokenBudgetBatchSampler: shuffle")
         self._lengths = as_lengths(lengths, "TokenBudgetBatchSampler: lengths").max(axis=1)
         samples = np.argsort(self._lengths, kind="stable") if self.sort else np.arange(len(self._lengths))
         keys = zip(samples.tolist(), self._lengths[samples].tolist(), strict=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..core.arguments import as_bool, as_flag, int_at_least, positive_int
+from ..core.arguments import as_bool, int_at_least, positive_int
 from ..core.expression import walk
-from ..core.processes import process_group
 from ..core.source import view
 from ..core.view import View
 from ..views.shard import Even, Shard, as_even, as_rank, shard
@@ -190,8 +190,8 @@ class DistributedSampler(Share, SeededSampler):
         sample_count(dataset, "DistributedSampler", "dataset")
         self.dataset = dataset
         self.num_replicas, self.rank = as_place(num_replicas, rank, "DistributedSampler")
-        self.shuffle = as_flag(shuffle, "DistributedSampler: shuffle")
-        self.drop_last = as_flag(drop_last, "DistributedSampler: drop_last")
+        self.shuffle = as_bool(shuffle, "DistributedSampler: shuffle")
+        self.drop_last = as_bool(drop_last, "DistributedSampler: drop_last")
         self.even = as_even("drop" if self.drop_last and even == "pad" else even, "DistributedSampler")
         if self.drop_last and self.even != "drop":
             raise ValueError(f"DistributedSampler: drop_last=True means even='drop', got even={even!r}")
@@ -231,3 +231,9 @@ def world_of(sampler: Any) -> int:
     if chain and isinstance(chain[-1], View):
         shares += [node._world_size for node in walk(chain[-1]) if isinstance(node, Shard)]
     return max(shares, default=1)
+
+
+def process_group() -> Any:
+    """Return PyTorch's module for process groups if a group is initialised, otherwise None."""
+    group: Any = sys.modules.get("torch.distributed")  # a program with a process group has imported it
+    return group if group is not None and group.is_available() and group.is_initialized() else None

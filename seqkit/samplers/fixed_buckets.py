@@ -11,8 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..core.arguments import (
-    as_batch_size,
-    as_flag,
+    as_bool,
     as_last,
     check_callable,
     number_at_least,
@@ -120,10 +119,10 @@ class FixedBucketSampler(GroupedBatches):
         seed: int | None = None,
     ) -> None:
         super().__init__(seed, num_shards, last_group)
-        self.batch_size = as_batch_size(batch_size, "FixedBucketSampler")
+        self.batch_size = positive_int(batch_size, "FixedBucketSampler: batch_size")
         self.ratio = number_at_least(ratio, "FixedBucketSampler: ratio", 0)
-        self.shuffle = as_flag(shuffle, "FixedBucketSampler: shuffle")
-        self.use_average_length = as_flag(use_average_length, "FixedBucketSampler: use_average_length")
+        self.shuffle = as_bool(shuffle, "FixedBucketSampler: shuffle")
+        self.use_average_length = as_bool(use_average_length, "FixedBucketSampler: use_average_length")
         if self.use_average_length and ratio:
             raise ValueError(
                 "FixedBucketSampler: use_average_length=True determines the batch sizes, but got"
@@ -175,7 +174,7 @@ class FixedBucketSampler(GroupedBatches):
             size = sizes.get(names[number])
             if size is None:
                 size = self._rule(keys[number].sum(), greatest, table[ids])
-            size = as_batch_size(size, "FixedBucketSampler: batch_sizes")
+            size = positive_int(size, "FixedBucketSampler: batch_sizes")
             buckets.append(_Bucket(names[number], ids, size))
         return buckets[::-1]
 

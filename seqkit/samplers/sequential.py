@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arguments import as_flag, check_callable, int_at_least, positive_int
+from ..core.arguments import as_bool, check_callable, int_at_least, positive_int
 from ..core.plain import plain
 from ..core.source import as_view, view
 from ..core.view import View, in_order
@@ -110,7 +110,7 @@ class IntervalSampler(Sampler):
         sample_count(length, "IntervalSampler", "length")
         self.length = length
         self.interval = positive_int(interval, "IntervalSampler: interval")
-        self.rollover = as_flag(rollover, "IntervalSampler: rollover")
+        self.rollover = as_bool(rollover, "IntervalSampler: rollover")
 
     @property
     def order(self) -> View[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.arguments import as_flag
+from ..core.arguments import as_bool
 from ..core.indices import IndexArray
 from ..core.values import values_of
 from ..core.view import View
@@ -47,7 +47,7 @@ class SortedSampler(Sampler):
     def __init__(self, keys: Order, reverse: bool = False) -> None:
         super().__init__()
         comparable = as_sort_keys(keys, "SortedSampler: keys")
-        self.reverse = as_flag(reverse, "SortedSampler: reverse")
+        self.reverse = as_bool(reverse, "SortedSampler: reverse")
         self._indices = sort_order(comparable, self.reverse)
 
     @property

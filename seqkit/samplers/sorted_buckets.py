@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.arguments import as_batch_size, as_flag, number_at_least
+from ..core.arguments import as_bool, number_at_least, positive_int
 from ..core.source import view
 from ..core.view import View
 from ..stores.add_cache.add_cache import add_cache
@@ -78,10 +78,10 @@ class SortedBucketSampler(GroupedBatches):
     ) -> None:
         super().__init__(seed, num_shards, last_group)
         self._keys = as_sort_keys(sort_keys, "SortedBucketSampler: sort_keys")
-        self.batch_size = as_batch_size(batch_size, "SortedBucketSampler")
+        self.batch_size = positive_int(batch_size, "SortedBucketSampler: batch_size")
         self.mult = number_at_least(mult, "SortedBucketSampler: mult", 1)
-        self.reverse = as_flag(reverse, "SortedBucketSampler: reverse")
-        self.shuffle = as_flag(shuffle, "SortedBucketSampler: shuffle")
+        self.reverse = as_bool(reverse, "SortedBucketSampler: reverse")
+        self.shuffle = as_bool(shuffle, "SortedBucketSampler: shuffle")
         self._run = int(self.mult * self.batch_size)
 
     @property

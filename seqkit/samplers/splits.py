@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arguments import as_flag, positive_int
+from ..core.arguments import as_bool, positive_int
 from ..core.source import view
 from ..core.view import View
 from ..views.concatenate import concatenate
@@ -77,9 +77,9 @@ class SplitSampler(SeededSampler):
         self.length = length
         self.num_replicas = positive_int(num_replicas, "SplitSampler: num_replicas")
         self.rank = as_rank(rank, self.num_replicas, "SplitSampler", "num_replicas")
-        self.even_size = as_flag(even_size, "SplitSampler: even_size")
+        self.even_size = as_bool(even_size, "SplitSampler: even_size")
         self.repeat = positive_int(repeat, "SplitSampler: repeat")
-        self.shuffle = as_flag(shuffle, "SplitSampler: shuffle")
+        self.shuffle = as_bool(shuffle, "SplitSampler: shuffle")
 
     def _part(self) -> tuple[range, bool]:
         """Return the indices of the part, and whether it gets one index more."""

@@ -8,12 +8,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, overload
 
-from ..core.adapters import TableReader, length_of, recognise
+from ..core.adapters import TableReader, recognise
 from ..core.arguments import as_bool, check_callable
 from ..core.errors import fail, fail_at_once
 from ..core.expression import name_of
 from ..core.indices import Indices, as_list
-from ..core.lengths import Unsized
 from ..core.source import as_view
 from ..core.units import plural
 from ..core.view import Indexable, T, U, V, View
@@ -166,7 +165,7 @@ class PerProcess(Columns[Any], Opened):
         return self._opening(getattr, "group_sizes", None)
 
     def _length(self) -> int:
-        return int(self._opening(length_of))
+        return int(self._opening(len))
 
     def _opening(self, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
@@ -213,7 +212,7 @@ def open_sequence(open_fn: Callable[[], Any]) -> Any:
     """Open a sequence, which is read by position."""
     opened = open_fn()
     data = recognise(opened, "per_process")
-    if not hasattr(data, "__getitem__") or isinstance(length_of(data), Unsized):
+    if not (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
         raise TypeError(
             f"per_process: open_fn must return a sequence with len() and [i], got {type(opened).__name__}. To"
             " read from a handle, pass read= and items=."

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..collation.base import Place
+from ..collation.casting import holds
 from ..collation.leaves import DType, common_dtype, is_tensor, padded, plain_arrays
-from ..core.casting import holds
 from .lanes import Row
 
 __all__ = ["STACKED", "Collation", "StreamBatch", "like"]

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core.arguments import as_bool, check_callable, int_at_least, positive_int
 from ..core.chaining import Displayed
-from ..core.errors import as_given
+from ..core.errors import brief
 from ..core.expression import name_of
 from ..core.iteration import is_one_shot
 from ..core.randomness import as_seed, node_key
@@ -174,7 +174,7 @@ class StreamLoader(Displayed):
         _check_choice(resume, ("start", None), f"{who}: resume")
         number = np.asarray(0 if pad_value is None else pad_value)
         if number.ndim or number.dtype.kind not in STACKED:
-            raise TypeError(f"{who}: pad_value must be a number, got {as_given(pad_value)}")
+            raise TypeError(f"{who}: pad_value must be a number, got {brief(pad_value)}")
         self._streams = streams
         self._opener = Opener(open_fn, resume)
         self._padding = padding

@@ -74,7 +74,7 @@ def check_view(
     Traceback (most recent call last):
     AssertionError: length_is_that_of_the_list: len(view) is 2, must be 3 ...
     """
-    check_callable(build, "check_view: build", ("source",))
+    check_callable(build, "check_view: build")
     if reads not in ("exact", "any", "ahead"):
         raise ValueError(f"check_view: reads must be 'exact', 'any' or 'ahead', got {reads!r}")
     if writes not in (None, True, False, "elsewhere"):
@@ -93,7 +93,7 @@ def check_view(
 
 
 def _check_reading(subject: Subject) -> None:
-    for number, (_, source) in enumerate(forms(subject.items)):
+    for number, source in enumerate(forms(subject.items)):
         with subject.view(source) as view:
             for law in reading.LAWS:
                 with _named(law, subject, view):

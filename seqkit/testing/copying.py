@@ -15,13 +15,9 @@ __all__ = ["LAWS"]
 
 def pickled_views_give_the_same_items(subject: Subject) -> None:
     with subject.view() as view:
-        _expect_alike("its pickled copy", pickle.loads(subject.dumps(view)), view, subject.expected)
-
-
-def views_pickle_after_use_too(subject: Subject) -> None:
-    with subject.view() as view:
-        list(view)
-        _expect_alike("its pickled copy", pickle.loads(subject.dumps(view)), view, subject.expected)
+        for _ in range(2):  # the second time after it was read
+            _expect_alike("its pickled copy", pickle.loads(subject.dumps(view)), view, subject.expected)
+            list(view)
 
 
 def copied_views_give_the_same_items(subject: Subject) -> None:
@@ -46,7 +42,6 @@ def _expect_alike(what: str, other: View[Any], view: View[Any], expected: list[A
 
 LAWS: tuple[Callable[[Subject], None], ...] = (
     pickled_views_give_the_same_items,
-    views_pickle_after_use_too,
     copied_views_give_the_same_items,
     rebuilding_changes_nothing,
 )

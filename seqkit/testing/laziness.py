@@ -71,19 +71,6 @@ def _expect_reads(
     expect(f"items that {what} reads and `_parts` does not name, with their counts,", dict(surplus), {})
 
 
-def needs_are_known_without_reading(subject: Subject) -> None:
-    if subject.length_reads:
-        return
-    with subject.view() as readable, subject.view(ExplodingSource(subject.items)) as view:
-        for i in range(len(view)):
-            surplus = Counter(_indices(view._needs(i))) - Counter(_indices(readable._parts(i)))
-            expect(f"indices that `_needs({i})` names and `_parts({i})` does not,", dict(surplus), {})
-
-
-def _indices(parts: Any) -> list[str]:
-    return [str(j) for _, indices in parts for j in indices]  # keys may be lists, which have no hash
-
-
 def parts_name_what_an_item_is_made_of(subject: Subject) -> None:
     expected = subject.expected
     source = list(subject.items)
@@ -119,6 +106,5 @@ LAWS: tuple[Callable[[Subject], None], ...] = (
     repr_is_short,
     reading_an_item_reads_what_it_needs,
     reading_all_reads_nothing_twice,
-    needs_are_known_without_reading,
     parts_name_what_an_item_is_made_of,
 )

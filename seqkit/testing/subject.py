@@ -128,20 +128,14 @@ def _short(value: Any) -> str:
     return text if len(text) <= 300 else text[:300] + "…"
 
 
-def numeric(items: list[Any]) -> bool:
-    """Could an integer array hold these items?"""
-    return all(type(item) is int and abs(item) < 2**63 for item in items)
-
-
-def forms(items: list[Any]) -> Iterator[tuple[str, Any]]:
+def forms(items: list[Any]) -> Iterator[Any]:
     """Yield the same items as sources of several kinds, the plainest first."""
     from ..views.smap import smap
 
-    yield "a list", list(items)
-    yield "a narrow source", NarrowSource(items)
-    yield "a view", smap(_same_item, NarrowSource(items))
-    if numeric(items):
-        yield "an array", np.array(items, np.int64)
+    yield list(items)
+    yield smap(_same_item, NarrowSource(items))
+    if all(type(item) is int and abs(item) < 2**63 for item in items):
+        yield np.array(items, np.int64)
 
 
 def _same_item(item: Any) -> Any:

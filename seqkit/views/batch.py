@@ -95,7 +95,7 @@ def batch(
     """
     k = positive_int(k, "batch: k")
     drop_last = as_bool(drop_last, "batch: drop_last")
-    check_callable(collate_fn, "batch: collate_fn", ("items",), optional=True)
+    check_callable(collate_fn, "batch: collate_fn", optional=True)
     policy = as_last(last, "batch: last", drop_last=drop_last, pad=pad)
     return sized(Batch(as_view(sequence, "batch"), k, k, policy, pad, collate_fn))
 

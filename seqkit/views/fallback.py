@@ -74,7 +74,7 @@ def fallback(
     (4, ["invalid literal for int() with base 10: 'two'"])
     """
     if not isinstance(f, str):
-        check_callable(f, "fallback: f", ("error",), hint=". It comes first: fallback(f, sequence)")
+        check_callable(f, "fallback: f")
     elif f not in ("skip", "replace"):
         raise ValueError(f"fallback: f must be callable, 'replace' or 'skip', got {f!r}")
     source = as_view(sequence, "fallback")

@@ -85,9 +85,7 @@ def filter(  # noqa: A001 - the field's word for it
     >>> next(iter(filter(lambda x: x > 5, sk.uniter(count))))
     6
     """
-    check_callable(
-        predicate, "filter: predicate", ("item",), hint=". It comes first: filter(predicate, sequence)"
-    )
+    check_callable(predicate, "filter: predicate")
     check_progress(progress, "filter: progress")
     is_eager = as_bool(eager, "filter: eager")
     filtered = Filter(predicate, as_view(sequence, "filter"), progress)

@@ -67,9 +67,7 @@ def random_map(
     >>> list(flipped), flipped[3], list(flipped.at_epoch(1))
     (['pots', 'star', 'drawer', 'evil'], 'evil', ['pots', 'star', 'drawer', 'live'])
     """
-    check_callable(
-        f, "random_map: f", ("item", "rng"), hint=". The function comes first: random_map(f, sequence)"
-    )
+    check_callable(f, "random_map: f")
     return RandomMap(
         f,
         as_view(sequence, "random_map"),

@@ -87,13 +87,7 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
     >>> sk.batch(scaled, 3, collate_fn=np.asarray)[1]
     array([0.3, 0.4, 0.5])
     """
-    check_callable(
-        f,
-        "smap: f",
-        ("item",) * len(sequences) or None,
-        hint=". The function comes first: smap(f, sequence)",
-        unfit=". To unpack items use starmap." if len(sequences) == 1 else "",
-    )
+    check_callable(f, "smap: f")
     if not sequences:
         raise ValueError("smap: at least one sequence is needed, got none")
     if zip not in ("strict", "shortest"):

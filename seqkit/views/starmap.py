@@ -56,7 +56,7 @@ def starmap(f: Callable[..., Any], sequence: Indexable[Iterable[Any]], *, first:
     >>> list(starmap(str.upper, [("a", 0), ("b", 1)], first=True))
     [('A', 0), ('B', 1)]
     """
-    check_callable(f, "starmap: f", hint=". The function comes first: starmap(f, sequence)")
+    check_callable(f, "starmap: f")
     spread = First if as_bool(first, "starmap: first") else Spread
     return Smap(spread(f), as_view(sequence, "starmap"), "starmap")
 

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from ..core.arguments import int_at_least, optional_int, positive_int, refuse_async, refuse_table
 from ..core.epoch import DRAWS, EpochPair
-from ..core.errors import EndOfSequence, as_given, fail, summary
+from ..core.errors import EndOfSequence, brief, fail, summary
 from ..core.expression import name_of
 from ..core.indices import Endless, Indices, Plan, as_list
 from ..core.iteration import Progress, restarting
@@ -78,7 +78,7 @@ def uniter(
     if not isinstance(iterable, Iterable) and not callable(iterable):
         raise TypeError(
             "uniter: iterable must be iterable, or a function that returns an iterator, got"
-            f" {as_given(iterable)}"
+            f" {brief(iterable)}"
         )
     refuse_table(iterable, "uniter: ")
     refuse_async(iterable, "uniter: iterable")

@@ -80,7 +80,7 @@ def window(
     size = positive_int(size, "window: size")
     stride = positive_int(stride, "window: stride")
     policy = as_last(last, "window: last", pad=pad, default="discard")
-    check_callable(collate_fn, "window: collate_fn", ("items",), optional=True)
+    check_callable(collate_fn, "window: collate_fn", optional=True)
     return sized(Window(as_view(sequence, "window"), size, stride, policy, pad, collate_fn))
 
 

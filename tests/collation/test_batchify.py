@@ -366,8 +366,8 @@ def test_axes_and_lengths_that_do_not_fit_the_samples_are_refused() -> None:
         ({"pad": "x"}, TypeError, "Pad: pad must be a number, got 'x'"),
         ({"pad": [0]}, TypeError, "Pad: pad must be a number"),
         ({"pad": 2**70}, TypeError, "Pad: pad must be a number"),
-        ({"ret_length": 1}, ValueError, "Pad: ret_length should be a boolean"),
-        ({"mask": "yes"}, ValueError, "Pad: mask should be a boolean"),
+        ({"ret_length": 1}, TypeError, "Pad: ret_length must be a bool"),
+        ({"mask": "yes"}, TypeError, "Pad: mask must be a bool"),
         ({"round_to": 0}, ValueError, "Pad: round_to must be a positive int or None, got 0"),
         ({"round_to": True}, TypeError, "Pad: round_to must be a positive int or None, got True"),
         ({"to_length": 0}, ValueError, "Pad: to_length must be a positive int or None, got 0"),
@@ -402,7 +402,7 @@ def test_append_refuses_unfit_samples() -> None:
         Append()([1, "a"])
     with pytest.raises(TypeError, match=r"Append: batch_axis must be an int .* got True"):
         Append(batch_axis=True)
-    with pytest.raises(ValueError, match="Append: expand should be a boolean"):
+    with pytest.raises(TypeError, match="Append: expand must be a bool"):
         Append(expand=2)  # type: ignore[arg-type]
 
 

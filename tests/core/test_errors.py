@@ -44,7 +44,7 @@ def test_the_text_names_the_failure_the_path_and_the_line_of_code(monkeypatch: A
     assert path == "  path: batch[1] → smap[4]"
     assert site.startswith("  smap made at ")
     assert site.endswith("in test_the_text_names_the_failure_the_path_and_the_line_of_code")
-    assert again == "  to reproduce: error.view[4]   its input: error.inputs()"
+    assert again == "  to reproduce: error.reproduce()   its input: error.inputs()"
     assert error.inputs() == [4]
 
 

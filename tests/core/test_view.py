@@ -51,11 +51,6 @@ def test_a_number_of_numpy_is_no_empty_sequence(thing: Any) -> None:
     assert list(sk.view(np.str_("ab"))) == ["a", "b"]
 
 
-def test_a_class_of_sequences_is_no_sequence() -> None:
-    with pytest.raises(TypeError, match="view: a sequence is needed"):
-        sk.view(list)  # type: ignore[arg-type]
-
-
 def test_a_dict_is_a_sequence_of_its_ints_also_when_iterated() -> None:
     letters = {0: "a", 1: "b", 2: "c"}
     assert list(sk.view(letters)) == ["a", "b", "c"]

@@ -1560,9 +1560,9 @@ REFUSED = [
     ({"timeout": "3", "num_workers": 1}, TypeError, "timeout option should be a number of seconds"),
     ({"timeout": float("nan"), "num_workers": 1}, ValueError, "timeout option should be non-negative"),
     ({"persistent_workers": True}, ValueError, "persistent_workers option needs num_workers > 0"),
-    ({"persistent_workers": "yes"}, ValueError, "persistent_workers should be a boolean value"),
-    ({"in_order": None}, ValueError, "in_order should be a boolean value"),
-    ({"pin_memory": 2}, ValueError, "pin_memory should be a boolean value"),
+    ({"persistent_workers": "yes"}, TypeError, "persistent_workers must be a bool"),
+    ({"in_order": None}, TypeError, "in_order must be a bool"),
+    ({"pin_memory": 2}, TypeError, "pin_memory must be a bool"),
     (
         {"multiprocessing_context": "fork"},
         ValueError,
@@ -1582,10 +1582,10 @@ REFUSED = [
     ({"batch_size": None, "drop_last": True}, ValueError, "batch_size=None option disables auto-batching"),
     (
         {"batch_size": "2"},
-        ValueError,
-        "batch_size should be a positive integer value, but got batch_size='2'",
+        TypeError,
+        "batch_size must be a positive int, got '2'",
     ),
-    ({"batch_size": np.int64(0)}, ValueError, "batch_size should be a positive integer value"),
+    ({"batch_size": np.int64(0)}, ValueError, "must be a positive int"),
     ({"sampler": range(2), "shuffle": True}, ValueError, "sampler option is mutually exclusive with shuffle"),
     ({"generator": "x"}, TypeError, "generator"),
     ({"generator": 1, "seed": 1}, ValueError, "seed and generator exclude each other"),
@@ -1709,8 +1709,8 @@ class Pairs(sk.DataLoader):
         (lambda: WeightedRandomSampler([1, -1], 1), ValueError, "be at least 0, got -1"),
         (lambda: WeightedRandomSampler([0, 0], 1), ValueError, "above 0"),
         (lambda: WeightedRandomSampler([1, 0], 2, False), ValueError, "without replacement"),
-        (lambda: BatchSampler(range(3), 0), ValueError, "batch_size should be a positive integer value"),
-        (lambda: BatchSampler(range(3), 2, "no"), ValueError, "drop_last should be a boolean value"),
+        (lambda: BatchSampler(range(3), 0), ValueError, "must be a positive int"),
+        (lambda: BatchSampler(range(3), 2, "no"), TypeError, "drop_last must be a bool"),
     ],
 )
 def test_samplers_refuse_what_they_cannot_draw(make: Any, error: type[Exception], message: str) -> None:

@@ -877,7 +877,7 @@ def test_what_differs_from_torch_on_purpose() -> None:
         Ours(range(3), timeout=1)
     assert [batch.tolist() for batch in Ours(range(3), np.int64(2))] == [[0, 1], [2]]
     assert list(Ours([], shuffle=True)) == []
-    with pytest.raises(ValueError, match="should be a boolean value"):
+    with pytest.raises(TypeError, match="must be a bool"):
         Ours(range(3), shuffle="yes")
 
 

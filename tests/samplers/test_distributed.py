@@ -136,8 +136,8 @@ def test_sharded_sampler_refuses_wrong_arguments(make, options, error, message):
         ({"dataset": 1.5}, TypeError, r"dataset \(an int, or anything with len\) must be an int"),
         ({"seed": None}, TypeError, "seed must be an int of at least 0, the same in every process"),
         ({"seed": -1}, ValueError, "seed must be an int of at least 0"),
-        ({"shuffle": 1}, ValueError, "shuffle should be a boolean value, but got 1"),
-        ({"drop_last": "no"}, ValueError, "drop_last should be a boolean value, but got 'no'"),
+        ({"shuffle": 1}, TypeError, "shuffle must be a bool, got 1"),
+        ({"drop_last": "no"}, TypeError, "drop_last must be a bool, got 'no'"),
     ],
 )
 def test_distributed_sampler_refuses_wrong_arguments(options, error, message):
@@ -296,8 +296,8 @@ def test_repeats_are_independent_passes():
         ({"rank": -1}, ValueError, "rank must be an int of at least 0, got -1"),
         ({"rank": True}, TypeError, "rank must be an int of at least 0, got True"),
         ({"repeat": 0}, ValueError, "repeat must be a positive int, got 0"),
-        ({"even_size": 1}, ValueError, "even_size should be a boolean value, but got 1"),
-        ({"shuffle": 1}, ValueError, "shuffle should be a boolean value, but got 1"),
+        ({"even_size": 1}, TypeError, "even_size must be a bool, got 1"),
+        ({"shuffle": 1}, TypeError, "shuffle must be a bool, got 1"),
         ({"seed": "x"}, TypeError, "seed must be an int of at least 0"),
     ],
 )

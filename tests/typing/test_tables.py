@@ -22,6 +22,7 @@ class PandasFrame:
 
     iloc: Any = None
     columns: Any = ("path", "label")
+    shape: Any = (1, 2)
 
     def itertuples(self) -> Any: ...
     def __len__(self) -> int:
@@ -37,6 +38,10 @@ class PolarsFrame:
     @property
     def columns(self) -> list[str]:
         return ["path", "label"]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return 1, 2
 
     def iter_rows(self, *, named: bool = False) -> Any: ...
     def __len__(self) -> int:

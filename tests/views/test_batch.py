@@ -44,7 +44,7 @@ def test_repr_shows_the_rule_for_the_last_batch_and_the_collate_fn() -> None:
         "batch(<str of 3>, 2, drop_last=True)",
         "batch(<str of 3>, 2, pad='x')",
         "batch(<str of 3>, 2, last='pad')",
-        "batch(<str of 3>, 2, pad=array([[0., 0... [0., 0.]]))",
+        "batch(<str of 3>, 2, pad=array([[0., 0.], [0., 0.]]))",
         "batch(<list of 2>, 2, collate_fn=stack)",
         "batch(shuffle(<list of 2>, seed=0), 2, collate_fn=sum)",
     ]

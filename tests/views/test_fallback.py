@@ -124,9 +124,9 @@ async def later(error: sk.EvaluationError) -> int:
     return 0
 
 
-@pytest.mark.parametrize("f", ["ignore", None, 3, later, lambda: 0, ITEMS], ids=str)
+@pytest.mark.parametrize("f", ["ignore", None, 3, later, ITEMS], ids=str)
 def test_what_is_neither_a_function_nor_a_word_is_refused(f: Any) -> None:
-    with pytest.raises(ValueError if f == "ignore" else TypeError, match=r"fallback: f (must be|is called)"):
+    with pytest.raises(ValueError if f == "ignore" else TypeError, match=r"fallback: f must be"):
         sk.fallback(f, ITEMS)
 
 

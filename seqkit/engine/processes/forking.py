@@ -25,8 +25,8 @@ from types import FrameType
 
 import threadpoolctl
 
-from ...core.tracebacks import frames_of_others
-from ...core.worker import flush_streams
+from ..frames import frames_of_others
+from ..hooks import flush_streams
 from ..resources import native_threads
 from ..threads import await_ending
 

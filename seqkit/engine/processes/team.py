@@ -30,8 +30,9 @@ from time import monotonic
 from typing import Literal, NamedTuple
 
 from ...core import units
-from ...core.tracebacks import frames_of_others, warn
+from ...core.tracebacks import warn
 from ..classes import pickle_for_parent
+from ..frames import frames_of_others
 from ..protocol import Failed, PrefetchError
 from ..signals import SignalsHeld
 from . import forking, linux

@@ -25,9 +25,9 @@ from typing import NoReturn, cast
 
 from ...core import set_epoch
 from ...core.errors import Policy, seterr
-from ...core.worker import flush_streams, leave_worker, set_worker_info
+from ...core.worker import leave_worker, set_worker_info
 from .. import stacks
-from ..hooks import call_hook
+from ..hooks import call_hook, flush_streams
 from ..results import Record
 from ..seeding import Seeding, drawing_alike
 from ..torch_modes import in_modes

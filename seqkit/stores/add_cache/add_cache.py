@@ -13,7 +13,7 @@ import numpy as np
 
 from ...core.arguments import check_callable, optional_int
 from ...core.epoch import EpochPair
-from ...core.errors import EndOfSequence, as_given, fail
+from ...core.errors import EndOfSequence, brief, fail
 from ...core.indices import Indices, Plan, as_list, ends
 from ...core.iteration import surviving
 from ...core.lengths import Unsized, sized
@@ -108,10 +108,10 @@ def add_cache(
     cache_size = optional_int(cache_size, "add_cache: cache_size", least=0)
     max_bytes = optional_int(max_bytes, "add_cache: max_bytes")
     if policy not in ("lru", "fifo"):
-        raise ValueError(f"add_cache: policy must be 'lru' or 'fifo', got {as_given(policy)}")
+        raise ValueError(f"add_cache: policy must be 'lru' or 'fifo', got {brief(policy)}")
     _check_mapping(cache)
     if store is not None and not isinstance(store, str | os.PathLike):
-        raise TypeError(f"add_cache: store must be a path, got {as_given(store)}")
+        raise TypeError(f"add_cache: store must be a path, got {brief(store)}")
     check_callable(key, "add_cache: key", optional=True)
     if key is not None and store is None:
         raise ValueError("add_cache: key needs a store, got store=None")
@@ -125,10 +125,10 @@ def add_cache(
 
 def _check_mapping(cache: Any) -> None:
     if isinstance(cache, type | MutableSequence):  # `i in list` would look for an item i
-        raise TypeError(f"add_cache: cache must be a mapping, got {as_given(cache)}")
+        raise TypeError(f"add_cache: cache must be a mapping, got {brief(cache)}")
     for method in ("__contains__", "__getitem__", "__setitem__", "__delitem__") if cache is not None else ():
         if not hasattr(cache, method):
-            raise TypeError(f"add_cache: cache must be a mapping with {method}, got {as_given(cache)}")
+            raise TypeError(f"add_cache: cache must be a mapping with {method}, got {brief(cache)}")
 
 
 @dataclass(frozen=True)

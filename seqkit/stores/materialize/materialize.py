@@ -8,7 +8,7 @@ from os import PathLike
 from typing import Any, Literal, TypeAlias
 
 from ...core.arguments import optional_int
-from ...core.errors import as_given
+from ...core.errors import brief
 from ...core.lengths import UNBOUNDED, Unsized
 from ...core.progress import Progress, Report, check_progress, reporting
 from ...core.source import as_view
@@ -115,11 +115,9 @@ def materialize(
     chunk_size = optional_int(chunk_size, "materialize: chunk_size")
     check_progress(progress, "materialize: progress")
     if not callable(on_error) and on_error not in ("raise", "skip"):
-        raise ValueError(
-            f"materialize: on_error must be 'raise', 'skip' or callable, got {as_given(on_error)}"
-        )
+        raise ValueError(f"materialize: on_error must be 'raise', 'skip' or callable, got {brief(on_error)}")
     if version is not None and not isinstance(version, str | int):
-        raise TypeError(f"materialize: version must be a str or int, got {as_given(version)}")
+        raise TypeError(f"materialize: version must be a str or int, got {brief(version)}")
     if to is None:
         for_files = {"nworkers": nworkers, "chunk_size": chunk_size, "version": version}
         for name in [name for name, value in for_files.items() if value is not None]:

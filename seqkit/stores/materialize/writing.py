@@ -19,7 +19,7 @@ from typing import Any, TextIO, TypeAlias
 
 import numpy as np
 
-from ...core.errors import EvaluationError, as_given, fail
+from ...core.errors import EvaluationError, brief, fail
 from ...core.lengths import Unsized
 from ...core.progress import Progress, reporting
 from ...core.view import View
@@ -92,7 +92,7 @@ def write(
 def _checked_path(to: Any) -> tuple[str, str]:
     """Return an absolute path, and its suffix."""
     if not isinstance(to, str | PathLike) or not isinstance(fspath(to), str):
-        raise TypeError(f"materialize: to must be a path that ends in .npy or .parquet, got {as_given(to)}")
+        raise TypeError(f"materialize: to must be a path that ends in .npy or .parquet, got {brief(to)}")
     path = os.path.abspath(os.path.expanduser(to))
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in TARGETS:

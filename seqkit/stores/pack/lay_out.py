@@ -9,12 +9,11 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from ...core.casting import holds
 from ...core.lengths import Unsized
 from ...core.progress import Report
 from ...core.source import Source
 from ...core.view import View, in_order
-from ...core.worker import MAIN
+from ...engine.classes import MAIN
 from .layouts import LAYOUTS, Array, Arrays, Layout, Numbers, Ragged
 
 __all__ = ["lay_out"]
@@ -97,9 +96,9 @@ class _NumberBuilder:
 def _narrowed(values: Array) -> Array:
     """Return ints in the smallest dtype that holds them all. Floats are returned unchanged."""
     if values.dtype.kind == "i":
-        extremes = np.array([values.min(), values.max()])
-        for dtype in map(np.dtype, ("u1", "i1", "u2", "i2", "u4", "i4")):
-            if holds(dtype, extremes):
+        least, most = values.min(), values.max()
+        for dtype in ("u1", "i1", "u2", "i2", "u4", "i4"):
+            if np.iinfo(dtype).min <= least and most <= np.iinfo(dtype).max:
                 return values.astype(dtype)
     return values
 

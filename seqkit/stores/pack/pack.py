@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import as_given, fail
+from ...core.errors import brief, fail
 from ...core.indices import Indices
 from ...core.lengths import UNBOUNDED
 from ...core.progress import Progress, check_progress, reporting
@@ -128,7 +128,7 @@ def load_packed(path: str | os.PathLike[str]) -> Pack[Any]:
 
 def _absolute(path: Any, who: str) -> str:
     if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"{who}: path must be a path, got {as_given(path)}")
+        raise TypeError(f"{who}: path must be a path, got {brief(path)}")
     return os.path.abspath(os.path.expanduser(path))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["always_holds", "holds", "int_changed", "lost_missing", "not_held"]
+__all__ = ["always_holds", "holds", "lost_missing", "not_held"]
 
 DType = np.dtype[Any]
 Flags = npt.NDArray[np.bool_]
@@ -51,8 +51,6 @@ def not_held(dtype: DType, values: npt.NDArray[Any]) -> Flags:
     found = values.dtype
     if always_holds(dtype, found):
         return np.zeros(values.shape, bool)
-    if found.names is not None and dtype.names == found.names:
-        return _fields_not_held(dtype, values)
     with np.errstate(all="ignore"):
         if found.kind in "biuf" and dtype.kind in "biu":
             return _outside(dtype, values)
@@ -65,27 +63,6 @@ def not_held(dtype: DType, values: npt.NDArray[Any]) -> Flags:
         if found.kind == dtype.kind and found.kind in "US":
             return np.asarray(values.astype(dtype) != values)
     return np.full(values.shape, not _is_known_cast(dtype, found))
-
-
-def int_changed(sample: Any, array: npt.NDArray[Any]) -> Any:
-    """Return an int in nested lists that numpy changed when it made an array of them, or None.
-
-    >>> int_changed([2**53 + 1, 0.5], np.asarray([2**53 + 1, 0.5]))
-    9007199254740993
-    """
-    if array.dtype.kind in "fc":
-        if len(sample) < 100 and set(map(type, sample)) == {float}:  # faster than the next check
-            return None
-        with np.errstate(all="ignore"):
-            if not np.count_nonzero(abs(array) >= 2.0**53):
-                return None
-    elif array.dtype.kind not in "mM":
-        return None
-    numbers = list(np.asarray(sample, object).flat)
-    ints = [n for n in numbers if isinstance(n, int) or getattr(n, "dtype", np.dtype("O")).kind in "iu"]
-    if len(ints) == len(numbers):
-        return max(ints)  # no dtype of ints holds them all
-    return next((number for number in ints if not holds(array.dtype, number)), None)
 
 
 def lost_missing(sample: Any, array: npt.NDArray[Any]) -> bool:
@@ -124,16 +101,6 @@ def _other_time(dtype: DType, values: npt.NDArray[Any]) -> Flags:
     if np.datetime_data(values.dtype)[0] == "generic":  # a number without a unit
         return np.asarray(~np.isnat(values))
     return np.asarray(~np.isnat(values) & (np.isnat(held) | (held.astype(values.dtype) != values)))
-
-
-def _fields_not_held(dtype: DType, values: npt.NDArray[Any]) -> Flags:
-    wrong = np.zeros(values.shape, bool)
-    for name in dtype.names or ():
-        if dtype[name].shape != values.dtype[name].shape:
-            return np.ones(values.shape, bool)
-        field = not_held(dtype[name].base, values[name])
-        wrong |= field.any(axis=tuple(range(values.ndim, field.ndim)))
-    return wrong
 
 
 def _is_known_cast(dtype: DType, found: DType) -> bool:
