@@ -13,6 +13,7 @@ from ...core.indices import Endless
 from ...core.iteration import Progress, restarting, surviving
 from ...core.lengths import Unsized, is_measured
 from ...core.once import Deferred
+from ...core.tracebacks import hide_frames
 from ...core.view import T_co, View
 from .passes import Passes
 
@@ -69,7 +70,11 @@ class Iteration:
     def __call__(self, progress: Progress) -> Iterator[Any]:
         if self._items is None:
             self._items = self._begin()
-        yield from self._items
+        try:
+            yield from self._items
+        except Exception as error:
+            hide_frames(error)
+            raise
         progress.done = True
 
     def _begin(self) -> Iterator[Any]:
