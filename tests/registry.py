@@ -61,14 +61,6 @@ def triple(a: Any, b: Any, c: Any) -> tuple[Any, Any, Any]:
     return a, b, c
 
 
-def all_doubled(items: list[Any]) -> list[Any]:
-    return [x * 2 for x in items]
-
-
-def all_differences(a: list[Any], b: list[Any]) -> list[Any]:
-    return list(map(operator.sub, a, b))
-
-
 def second(_: Any, x: Any) -> Any:
     return x
 
@@ -254,16 +246,6 @@ MAPS = [
             sk.smap(operator.add, s, s),
         ),
         lambda x: [(a * 2, a - b + 1, a + a) for a, b in zip(x, x[::-1], strict=True)],
-    ),
-    Case(
-        "smap batched",
-        lambda s: sk.smap(all_doubled, s, batched=True),
-        lambda x: [i * 2 for i in x],
-    ),
-    Case(
-        "smap batched of two",
-        lambda s: sk.batch(sk.smap(all_differences, s, sk.view(s)[::-1], batched=True), 3),
-        lambda x: chunks([a - b for a, b in zip(x, x[::-1], strict=True)], 3),
     ),
     Case("smap of a slice", lambda s: sk.smap(double, sk.view(s)[::-2]), lambda x: [i * 2 for i in x[::-2]]),
     Case(

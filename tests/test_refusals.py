@@ -52,7 +52,6 @@ BOOLS: Table = {
     "filter: eager": lambda x: sks.filter(abs, [1], eager=x),
     "gather: check": lambda x: sks.gather("abc", [0], check=x),
     "shard: contiguous": lambda x: sks.shard("abc", 0, 2, x),
-    "smap: batched": lambda x: sks.smap(abs, [1], batched=x),
     "PadSequence: clip": lambda x: sks.PadSequence(3, clip=x),
 }
 FUNCTIONS: Table = {

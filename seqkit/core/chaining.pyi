@@ -118,43 +118,11 @@ class Chainable(Displayed, Generic[T_co]):
         name: str | None = None,
     ) -> View[U]: ...
     @overload
-    def smap(
-        self, f: Callable[[T_co], U], /, *, zip: Zip = "strict", batched: Literal[False] = False
-    ) -> View[U]: ...
+    def smap(self, f: Callable[[T_co], U], /, *, zip: Zip = "strict") -> View[U]: ...
     @overload
     def smap(
-        self,
-        f: Callable[[T_co, V], U],
-        second: Indexable[V],
-        /,
-        *,
-        zip: Zip = "strict",
-        batched: Literal[False] = False,
+        self, f: Callable[..., U], second: Indexable[Any], /, *more: Indexable[Any], zip: Zip = "strict"
     ) -> View[U]: ...
-    @overload
-    def smap(
-        self,
-        f: Callable[..., U],
-        second: Indexable[Any],
-        third: Indexable[Any],
-        /,
-        *more: Indexable[Any],
-        zip: Zip = "strict",
-        batched: Literal[False] = False,
-    ) -> View[U]: ...
-    @overload
-    def smap(
-        self,
-        f: Callable[..., Indexable[U]],
-        /,
-        *sequences: Indexable[Any],
-        zip: Zip = "strict",
-        batched: Literal[True],
-    ) -> View[U]: ...
-    @overload
-    def smap(
-        self, f: Callable[..., Any], /, *sequences: Indexable[Any], zip: Zip = "strict", batched: bool
-    ) -> View[Any]: ...
     @overload
     def starmap(
         self: Chainable[Iterable[Any]], f: Callable[..., U], /, *, first: Literal[False] = False

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, NoReturn, cast, overload
+from typing import Any, NamedTuple, NoReturn, cast, overload
 
-from ..core.adapters import as_results
-from ..core.arguments import as_bool, check_callable
+from ..core.arguments import check_callable
 from ..core.error_path import locate
 from ..core.errors import fail
 from ..core.expression import name_of
-from ..core.indices import Cursor, Indices, Plan, as_list, nth
-from ..core.iteration import Progress, draw, first_error, restarting, surviving
-from ..core.lengths import UNKNOWN, Length, has_length, sized
+from ..core.indices import Indices, Plan, as_list, nth
+from ..core.iteration import Progress, restarting
+from ..core.lengths import Length, has_length, sized
 from ..core.source import Table, as_view
 from ..core.view import Indexable, T, U, View
 from .bases.side_by_side import SideBySide, Zip
@@ -21,11 +20,9 @@ __all__ = ["Smap", "Zip", "smap"]
 
 
 @overload
-def smap(
-    f: Callable[[dict[str, Any]], U], table: Table, /, *, batched: Literal[False] = False
-) -> View[U]: ...
+def smap(f: Callable[[dict[str, Any]], U], table: Table, /) -> View[U]: ...
 @overload
-def smap(f: Callable[[T], U], sequence: Indexable[T], /, *, batched: Literal[False] = False) -> View[U]: ...
+def smap(f: Callable[[T], U], sequence: Indexable[T], /) -> View[U]: ...
 @overload
 def smap(
     f: Callable[..., U],
@@ -34,13 +31,8 @@ def smap(
     /,
     *more: Indexable[Any],
     zip: Zip = "strict",
-    batched: Literal[False] = False,
 ) -> View[U]: ...
-@overload
-def smap(
-    f: Callable[..., Any], /, *sequences: Indexable[Any], zip: Zip = "strict", batched: bool
-) -> View[Any]: ...
-def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: bool = False) -> View[Any]:
+def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict") -> View[Any]:
     """Return a lazy view of ``f(item)`` for each item of a sequence, or of several sequences side by side.
 
     Parameters
@@ -51,11 +43,6 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
         At least one.
     zip : "strict" or "shortest"
         Refuse sequences of different lengths (default), or end with the shortest one.
-    batched : bool
-        Set if `f` takes many items and returns a list or an array of as many results. It is called with a
-        list of items of each sequence, or with an array if the sequence is one. A batched read, such as that
-        of a `batch` above, is one call. Iteration calls `f` with blocks of up to 256 items. If `f` fails, the
-        items of the block are mapped one by one.
 
     Returns
     -------
@@ -64,15 +51,15 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
     Raises
     ------
     TypeError
-        If `f` is not callable, `batched` is not a bool, or a sequence cannot be indexed.
+        If `f` is not callable, or a sequence cannot be indexed.
     ValueError
         Without a sequence, for unequal lengths with ``"strict"``, or for an unknown `zip`. If lengths are
-        unknown, iterating and indexing raise it where the first sequence ends. A read raises it or TypeError
-        if a batched `f` returns a wrong number of items, or no list or array.
+        unknown, iterating and indexing raise it where the first sequence ends.
 
     Notes
     -----
-    One call of `f` per access, or per batched access. A map of a map is read in one loop.
+    One call of `f` per access. A map of a map is read in one loop. To call a function of many items, map
+    batches: ``smap(f, batch(sequence, k))``, and `unbatch` the result for single items.
     After ``smap`` of SeqTools; known elsewhere as ``map``, ``transform`` or ``mapobs``.
 
     Examples
@@ -82,21 +69,14 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
     (9, [0, 1, 4])
     >>> list(smap(max, [1, 5], [3, 2]))
     [3, 5]
-    >>> import numpy as np, seqkit as sk
-    >>> scaled = smap(lambda x: x / 10, np.arange(6), batched=True)  # one division per batch
-    >>> sk.batch(scaled, 3, collate_fn=np.asarray)[1]
-    array([0.3, 0.4, 0.5])
     """
     check_callable(f, "smap: f")
     if not sequences:
         raise ValueError("smap: at least one sequence is needed, got none")
     if zip not in ("strict", "shortest"):
         raise ValueError(f"smap: zip must be 'strict' or 'shortest', got {zip!r}")
-    if batched is False and len(sequences) == 1:
-        return Smap(f, as_view(sequences[0], "smap"))
     views = tuple(as_view(s, "smap") for s in sequences)
-    kind = BatchedSmap if as_bool(batched, "smap: batched") else ZippedSmap if len(views) > 1 else None
-    return Smap(f, views[0]) if kind is None else sized(kind(f, views, zip))
+    return Smap(f, views[0]) if len(views) == 1 else sized(ZippedSmap(f, views, zip))
 
 
 class Chain(NamedTuple):
@@ -246,7 +226,7 @@ def _stack_maps(base: View[Any], functions: tuple[Any, ...], names: list[tuple[s
 class ZippedSmap(SideBySide):
     """The view that `smap` returns for several sequences."""
 
-    def __init__(self, f: Callable[..., Any], sources: tuple[View[Any], ...], zip: Zip = "strict") -> None:
+    def __init__(self, f: Callable[..., Any], sources: tuple[View[Any], ...], zip: Zip) -> None:
         super().__init__(sources, zip)
         self._f = f
 
@@ -266,7 +246,7 @@ class ZippedSmap(SideBySide):
         return self._rows(plan, self._apply)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return type(self)(self._f, sources, self._zip)
+        return ZippedSmap(self._f, sources, self._zip)
 
     def _functions(self) -> tuple[Callable[..., Any], ...]:
         return (self._f,)
@@ -276,78 +256,3 @@ class ZippedSmap(SideBySide):
 
 
 ZippedSmap._name = "smap"
-
-
-class BatchedSmap(ZippedSmap):
-    """The view that `smap` returns for a function of many items."""
-
-    BLOCK = 256  # most items that iteration maps at once
-
-    def _get(self, i: int) -> Any:
-        return self._map([i])[0]
-
-    def _apply(self, i: int, row: Sequence[Any]) -> Any:
-        return self._checked([i], self._called([i], [[x] for x in row]))[0]
-
-    def _getmany(self, indices: Indices) -> Sequence[Any]:
-        return self._map(indices) if len(indices) else []
-
-    def _map(self, indices: Indices) -> Sequence[Any]:
-        return self._checked(indices, self._called(indices, self._columns(indices)))
-
-    def _called(self, indices: Indices, columns: list[Sequence[Any]]) -> Any:
-        try:
-            return self._f(*columns)
-        except Exception as error:
-            self._fail(indices, error)
-
-    def _checked(self, indices: Indices, results: Any) -> Sequence[Any]:
-        try:
-            return as_results(results, len(indices), name_of(self._f))
-        except Exception as error:
-            self._fail(indices, error)
-
-    def _fail(self, indices: Indices, error: Exception) -> NoReturn:
-        many = f"mapping {len(indices)} items at once" if len(indices) > 1 else ""
-        fail(self, as_list(indices)[0], error, many)
-
-    def _iter(self, plan: Plan) -> Iterator[Any]:
-        """Map blocks of items. If the function fails for a block, map its items one by one."""
-        if self._n is UNKNOWN:
-            return super()._iter(plan)
-        cursor, size, single = Cursor(plan), 32, 0
-        items: Iterator[Any] = iter(())
-        ahead = [source._iter(plan) for source in self._sources] if self._reads_ahead else None
-
-        def read(i: int) -> Any:
-            nonlocal size, items, single
-            for item in items:
-                return item
-            if single:
-                single -= 1
-                return self._get(i)
-            block, size = cursor.take(size), self.BLOCK
-            single = len(block) - 1  # unless the function succeeds
-            try:
-                results = self._called(block, self._columns(block) if ahead is None else _drawn(block, ahead))
-            except Exception:
-                return self._get(i)
-            items, single = iter(self._checked(block, results)), 0
-            return next(items)
-
-        return surviving(self, plan, read)
-
-    def _arguments(self, sources: list[str]) -> list[str]:
-        return [*super()._arguments(sources), "batched=True"]
-
-
-BatchedSmap._name = "smap"
-
-
-def _drawn(block: Indices, ahead: list[Iterator[Any]]) -> list[Sequence[Any]]:
-    """Return the next items of iterators over the sources, where those read ahead."""
-    failed: dict[int, Exception] = {}
-    columns: list[Sequence[Any]] = [draw(items, 0, len(block), failed) for items in ahead]
-    if failed:
-        raise first_error(failed)
-    return columns

@@ -373,14 +373,6 @@ def test_what_is_no_list_of_results_is_refused_however_it_is_read(f: Any, messag
             return f(indices)
 
     f.__name__ = "columns"
-    for view in (
-        sk.smap(f, range(6), batched=True),
-        sk.smap(f, sk.prefetch(list(range(6)), 1, "thread"), batched=True),
-    ):
-        for read in readers_of(view):
-            with pytest.raises(sk.EvaluationError, match=f"columns returned .*{message}") as caught:
-                read()
-            assert caught.value.view._name == "smap"
     for view in (sk.view(Table()), sk.sources.per_process(Table)):
         with pytest.raises(sk.EvaluationError, match=f"__getitems__ returned .*{message}"):
             sk.batch(view, 2)[0]
@@ -390,13 +382,6 @@ def test_what_is_no_list_of_results_is_refused_however_it_is_read(f: Any, messag
     "f",
     [list, np.asarray, lambda items: torch_tensor(items), IntList],
 )
-def test_lists_and_arrays_of_results_are_taken_as_they_are(f: Any) -> None:
-    view = sk.smap(f, range(600), batched=True)
-    assert [int(item) for item in view] == list(range(600))
-    assert [int(item) for item in sk.batch(view, 300)[1]] == list(range(300, 600))
-    assert int(view[-1]) == 599
-
-
 class FailsAtFour:
     def __len__(self):
         return 6

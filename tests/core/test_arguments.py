@@ -129,7 +129,6 @@ ASYNC = {
 }
 TAKERS: dict[str, Callable[[Any], Any]] = {
     "smap: f": lambda f: sk.smap(f, [1]),
-    "smap batched: f": lambda f: sk.smap(f, [1], batched=True),
     "starmap: f": lambda f: sk.starmap(f, [(1,)]),
     "random_map: f": lambda f: sk.random_map(f, [1]),
     "filter: predicate": lambda f: sk.filter(f, [1]),

@@ -52,7 +52,7 @@ def test_help_shows_signature_and_docstring_of_the_function() -> None:
     assert str(inspect.signature(view.starmap)).startswith(
         "(f: 'Callable[..., Any]', /, *, first: 'bool' = False)"
     )
-    assert [*inspect.signature(view.smap).parameters] == ["f", "sequences", "zip", "batched"]
+    assert [*inspect.signature(view.smap).parameters] == ["f", "sequences", "zip"]
     assert [*inspect.signature(view.batch).parameters] == [*inspect.signature(sk.batch).parameters][1:]
     assert inspect.getdoc(sk.smap) in (inspect.getdoc(view.smap) or "")  # type: ignore[operator]
     assert "Parameters" in (view.collate.__doc__ or "")

@@ -320,14 +320,6 @@ def test_changing_a_tensor_in_place_does_not_change_its_source() -> None:
             assert not data.any()
 
 
-def test_a_function_of_many_items_does_not_change_the_array() -> None:
-    data = np.zeros(4)
-    doubled = sk.smap(lambda x: np.add(x, 1, out=x), data, batched=True)
-    assert list(doubled) == [1, 1, 1, 1] == list(doubled)
-    assert list(doubled.batch(3)[0]) == [1, 1, 1]
-    assert not data.any()
-
-
 def test_rows_of_a_read_only_array_are_read_only_and_not_copied() -> None:
     data = np.zeros((3, 2))
     data.flags.writeable = False
@@ -697,7 +689,6 @@ def test_nothing_built_over_a_filter_scans_it() -> None:
         sk.smap(str, s),
         sk.smap(max, s, s),
         sk.smap(max, s, [1], zip="shortest"),
-        sk.smap(len, s, batched=True),
         sk.batch(s, 2),
         sk.unbatch(s, 2),
         sk.window(s, 2),

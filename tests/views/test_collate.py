@@ -130,7 +130,6 @@ JOINED: dict[str, Callable[..., Any]] = {
     "three": lambda a, b: sk.collate([a, sk.repeat(0), b]),
     "smap": lambda a, b: sk.smap(operator.add, a, b),
     "chain": lambda a, b: sk.smap(abs, sk.smap(operator.add, sk.smap(abs, a), b)),
-    "batched": lambda a, b: sk.smap(lambda x, y: [*map(operator.add, x, y)], a, b, batched=True),
     "batch": lambda a, b: sk.batch(sk.collate([a, b]), 1),
 }
 

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 import seqkit as sk
@@ -170,91 +169,6 @@ def test_functions_without_a_name_are_shown_by_their_class() -> None:
 # -------------------------------------------------------------------- many items at once
 
 
-class Doubling:
-    """Doubles many items, and notes how many."""
-
-    def __init__(self) -> None:
-        self.calls: list[int] = []
-
-    def __call__(self, items: Any) -> Any:
-        self.calls.append(len(items))
-        return items * 2 if isinstance(items, np.ndarray) else [item * 2 for item in items]
-
-
-def test_a_batched_function_is_called_once_for_what_is_read_together() -> None:
-    f = Doubling()
-    doubled = sk.smap(f, list(range(100)), batched=True)
-    assert len(doubled) == 100
-    assert doubled[3] == 6
-    assert (
-        sk.batch(sk.shuffle(doubled, seed=0), 40)[1] == [2 * i for i in sk.shuffle(range(100), seed=0)][40:80]
-    )
-    assert doubled.__getitems__([5, 5, -1]) == [10, 10, 198]
-    assert np.asarray(doubled[10:20]).tolist() == list(range(20, 40, 2))
-    assert f.calls == [1, 40, 3, 10]
-
-
-def test_a_batched_function_gets_an_array_where_the_source_is_one() -> None:
-    f = Doubling()
-    x = np.arange(12.0).reshape(6, 2)
-    doubled = sk.smap(f, x, batched=True)
-    assert (sk.batch(doubled, 4, collate_fn=np.asarray)[1] == 2 * x[4:]).all()
-    assert (doubled[1] == 2 * x[1]).all()
-    assert (np.asarray(doubled) == 2 * x).all()
-    assert f.calls == [2, 1, 6]
-
-
-def test_a_batched_function_is_not_called_for_nothing() -> None:
-    f = Doubling()
-    assert list(sk.smap(f, [], batched=True)) == []
-    assert np.asarray(sk.smap(f, [1, 2], batched=True)[:0]).size == 0
-    assert f.calls == []
-
-
-def test_a_batched_function_of_several_sequences_gets_the_items_of_each() -> None:
-    sums = sk.smap(np.add, np.arange(5), np.arange(5) * 10, batched=True)
-    assert sk.batch(sums, 5, collate_fn=np.asarray)[0].tolist() == [0, 11, 22, 33, 44]
-    with pytest.raises(ValueError, match="smap: the sequences must have one length, got 2, 3"):
-        sk.smap(np.add, [1, 2], [1, 2, 3], batched=True)
-
-
-def test_a_batched_function_that_fails_or_loses_items_names_the_first_of_them() -> None:
-    def picky(items: list[int]) -> list[int]:
-        if 7 in items:
-            raise KeyError("seven")
-        return [i for i in items if i != 3]
-
-    view = sk.smap(picky, range(10), batched=True)
-    assert view[2] == 2
-    with pytest.raises(sk.EvaluationError, match=r"smap\[7\] failed: KeyError: 'seven'") as caught:
-        view[7]
-    assert caught.value.index == 7
-    with pytest.raises(
-        sk.EvaluationError,
-        match=r"smap\[2\] failed mapping 2 items at once: ValueError: picky returned 1 items for 2",
-    ):
-        sk.batch(view, 2)[1]
-    iterator = iter(view)
-    seen = []
-    for _ in range(10):
-        try:
-            seen.append(next(iterator))
-        except sk.EvaluationError as error:
-            seen.append(-error.index)
-    assert seen == [0, 1, 2, -3, 4, 5, 6, -7, 8, 9]
-
-
-def test_a_batched_function_works_over_sources_without_a_length() -> None:
-    endless = sk.smap(Doubling(), sk.cycle([1, 2, 3]), batched=True)
-    assert list(endless[2:5]) == [6, 2, 4]
-    assert sk.batch(endless, 4)[2] == [6, 2, 4, 6]
-
-
-def test_views_show_whether_they_map_one_item_or_many() -> None:
-    assert repr(sk.smap(abs, [1], batched=True)) == "smap(abs, <list of 1>, batched=True)"
-    assert sk.smap(lambda x: x / 2, np.arange(4), batched=True)[3] == 1.5  # an array of one item
-
-
 def test_a_function_that_exits_in_a_worker_does_not_shift_the_indices_in_later_errors() -> None:
     def f(i: int) -> int:
         if i == 1:
@@ -265,31 +179,6 @@ def test_a_function_that_exits_in_a_worker_does_not_shift_the_indices_in_later_e
         found = past_errors(iter(node))
     assert [item for item in found if isinstance(item, int)] == [0, *range(3, 9)]
     assert (found[2].index, found[2].message) == (2, "smap[2] failed: ValueError: bad 2")
-
-
-def test_a_batched_function_is_called_for_blocks_when_it_is_iterated() -> None:
-    for source in (range(700), sk.prefetch(range(700), 0), sk.prefetch(range(700), 2, "thread")):
-        sizes: list[int] = []
-
-        def doubled(items: Any, sizes: list[int] = sizes) -> list[int]:
-            sizes.append(len(items))
-            return [2 * item for item in items]
-
-        assert list(sk.smap(doubled, source, batched=True)) == [2 * i for i in range(700)]
-        assert sizes == [32, 256, 256, 156]
-        if isinstance(source, sk.Prefetch):
-            source.close()
-
-
-def test_a_block_in_which_an_item_fails_is_mapped_one_by_one() -> None:
-    for make in (sk.view, lambda s: sk.prefetch(s, 0)):
-        view = sk.smap(all_inverted, make(FailingSource([1, 2, 0, 4, 5], [3])), batched=True)
-        found = agree_after_errors(view)
-        assert [item for item in found if isinstance(item, float)] == [1, 1 / 2, 1 / 5]
-
-
-def all_inverted(items: Any) -> list[float]:
-    return [1 / item for item in items]
 
 
 def test_the_shortest_may_be_a_sequence_of_unknown_length() -> None:
