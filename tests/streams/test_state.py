@@ -152,6 +152,31 @@ def test_states_of_other_loaders_are_refused() -> None:
             loader.load_state_dict(other.state_dict())
 
 
+@pytest.mark.parametrize(
+    ("rank", "world_size", "name"), [(1, 2, "rank"), (0, 4, "world_size"), (0, 1, "world_size")]
+)
+def test_the_state_of_a_rank_is_refused_on_another_one_with_the_remedy(
+    rank: int, world_size: int, name: str
+) -> None:
+    def loader(rank: int, world_size: int) -> StreamLoader:
+        return StreamLoader(
+            LENGTHS, numbers, 2, pad_value=0, rank=rank, world_size=world_size, lengths=LENGTHS
+        )
+
+    saved, other = loader(0, 2), loader(rank, world_size)
+    for _ in islice(saved, 2):
+        pass
+    state = saved.state_dict()
+    assert (state["rank"], state["world_size"]) == (0, 2)
+    remedy = (
+        rf"with {name}=.* save the state of each rank, and load it there, or begin epoch 1 with set_epoch"
+    )
+    with pytest.raises(ValueError, match=remedy):
+        other.load_state_dict(state)
+    other.set_epoch(1)
+    assert other.epoch == 1
+
+
 def test_a_refused_state_changes_nothing() -> None:
     loader = StreamLoader([2] * 9, numbers, 2, padding="drop_rows", shuffle=True)
     before = loader.state_dict()
