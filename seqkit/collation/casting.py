@@ -37,7 +37,7 @@ def always_holds(dtype: DType, found: DType) -> bool:
         return True
     if found.kind not in "biufc" or dtype.kind not in "biufc":
         return False
-    if found.kind in "iu" and dtype.kind in "fc" and found.itemsize * 8 > _exact_bits(dtype):
+    if found.kind in "iu" and dtype.kind in "fc" and found.itemsize * 8 > np.finfo(dtype).nmant:
         return False  # numpy calls int64 to float64 safe
     return np.can_cast(found, dtype)
 
@@ -60,20 +60,13 @@ def not_held(dtype: DType, values: npt.NDArray[Any]) -> Flags:
             return np.asarray(np.isfinite(values) & ~np.isfinite(values.astype(dtype)))
         if found.kind == dtype.kind and found.kind in "mM" and np.can_cast(found, dtype, "same_kind"):
             return _other_time(dtype, values)
-        if found.kind == dtype.kind and found.kind in "US":
-            return np.asarray(values.astype(dtype) != values)
-    return np.full(values.shape, not _is_known_cast(dtype, found))
+    return np.full(values.shape, dtype.kind in "mM" or not np.can_cast(found, dtype))
 
 
 def lost_missing(sample: Any, array: npt.NDArray[Any]) -> bool:
     """Return whether ints became floats because some are missing, as in a column of pandas or polars."""
     declared = str(getattr(sample, "dtype", getattr(sample, "type", ""))).lower()
     return array.dtype.kind == "f" and declared.startswith(("int", "uint"))
-
-
-def _exact_bits(dtype: DType) -> int:
-    """Return how many bits an integer may have that a dtype of floats holds."""
-    return int(np.finfo(dtype).nmant) + 1
 
 
 def _outside(dtype: DType, values: npt.NDArray[Any]) -> Flags:
@@ -87,7 +80,7 @@ def _outside(dtype: DType, values: npt.NDArray[Any]) -> Flags:
 
 def _rounded(dtype: DType, values: npt.NDArray[Any]) -> Flags:
     """Return where ints are not exact as floats."""
-    exact = 1 << _exact_bits(dtype)
+    exact = 2 << int(np.finfo(dtype).nmant)
     suspects = np.asarray((values > exact) | (values < -exact))
     if suspects.any():
         pairs = zip(values[suspects].tolist(), values[suspects].astype(dtype), strict=True)
@@ -98,11 +91,4 @@ def _rounded(dtype: DType, values: npt.NDArray[Any]) -> Flags:
 def _other_time(dtype: DType, values: npt.NDArray[Any]) -> Flags:
     """Return where dates or durations change with their unit."""
     held = values.astype(dtype)
-    if np.datetime_data(values.dtype)[0] == "generic":  # a number without a unit
-        return np.asarray(~np.isnat(values))
     return np.asarray(~np.isnat(values) & (np.isnat(held) | (held.astype(values.dtype) != values)))
-
-
-def _is_known_cast(dtype: DType, found: DType) -> bool:
-    """Return whether numpy calls a cast safe that is not one of numbers, such as of a dtype of a library."""
-    return dtype.kind not in "mM" and found.names is None and np.can_cast(found, dtype)
