@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import subprocess
 import sys
@@ -190,6 +191,23 @@ def test_skipped_items_stand_in_the_metadata_of_their_part(tmp_path: Path) -> No
     )
 
 
+def test_a_part_that_is_empty_before_any_type_is_known_gets_the_type_at_the_end(tmp_path: Path) -> None:
+    def make(i: int) -> Any:
+        return {"x": 1 / (i >= stop), "y": None if i < 5 else "a"}
+
+    view, path, stop = sk.smap(make, range(8)), tmp_path / "a.parquet", 0
+    sk.materialize(view, path, nworkers=0, chunk_size=2, on_error="skip")
+    plan = json.loads(pa.parquet.read_metadata(path / "part-000000.parquet").metadata[b"seqkit"])["plan"]
+    for file in path.iterdir():  # as after a kill between the plan and the first part
+        file.unlink()
+    (path / "plan.json").write_text(json.dumps(plan))
+    stop = 4
+    with pytest.warns(RuntimeWarning, match="4 of 8 items failed"):
+        stored = sk.materialize(view, path, nworkers=0, on_error="skip")
+    assert [row["y"] for row in stored] == [None, "a", "a", "a"]
+    assert len({str(pa.parquet.read_schema(part).remove_metadata()) for part in path.glob("*.parquet")}) == 1
+
+
 def test_a_type_that_two_workers_find_at_the_same_time_is_refused_by_item(tmp_path: Path) -> None:
     """Each part is written by itself, so the second one is refused by the calling process."""
     rows = [{"x": None}] * 8 + [{"x": 1}] * 4 + [{"x": None}, {"x": 0.5}, {"x": 0.5}, {"x": None}]
@@ -304,7 +322,7 @@ pyarrow.scalar(0)
 base = sys.argv[1]
 
 def make(i):
-    time.sleep(0.002)
+    time.sleep(0.0005)
     os.write(log, b"%d\\n" % i)
     return {"x": i, "v": np.full(i % 3, i, "f4"), "late": None if i < 300 else "a"}
 

@@ -85,7 +85,7 @@ class ParquetFolder:
     def write(self, p: int, kind: Any, rows: dict[int, Any], failed: dict[int, str]) -> None:
         import pyarrow as pa
 
-        columns = pa.RecordBatch.from_struct_array(pa.array([*rows.values()], kind))
+        columns = pa.RecordBatch.from_struct_array(pa.array([*rows.values()], kind or pa.struct([])))
         about = json.dumps({"plan": self._plan, "failed": failed}).encode()
         self._replace(self._names[p], pa.Table.from_batches([columns]).replace_schema_metadata({KEY: about}))
 
@@ -98,7 +98,9 @@ class ParquetFolder:
         replace_file(os.path.join(self.folder, name), write)
 
     def check(self, p: int) -> None:
-        self.kind = merged(self.kind, self._kind_of(self._names[p]))
+        kind = self._kind_of(self._names[p])
+        if kind.num_fields:  # otherwise all of the first items that were computed failed
+            self.kind = merged(self.kind, kind)
 
     def _metadata(self, name: str) -> dict[bytes, bytes]:
         from pyarrow.parquet import read_metadata
@@ -136,7 +138,8 @@ class ParquetFolder:
 
         table = read_table(os.path.join(self.folder, name), use_threads=False)
         wanted = pa.schema(list(self.kind), table.schema.metadata)
-        self._replace(name, table.select(wanted.names).cast(wanted))
+        is_empty = not len(table)
+        self._replace(name, wanted.empty_table() if is_empty else table.select(wanted.names).cast(wanted))
 
     def view(self) -> View[Any]:
         return parquet(self.folder)
