@@ -641,6 +641,19 @@ def test_two_processes_do_not_write_to_one_path(tmp_path: Path) -> None:
     assert [*sk.materialize(sk.smap(make, range(3)), path, nworkers=0)] == [0, 1, 2]
 
 
+def test_two_threads_do_not_write_to_one_path(tmp_path: Path) -> None:
+    pytest.importorskip("fcntl")
+    path = tmp_path / "a.npy"
+
+    def make(i: int) -> int:
+        if i == 5:
+            with pytest.raises(RuntimeError, match="another process is writing to"):
+                sk.materialize(sk.smap(int, range(6)), path, nworkers=0)
+        return i
+
+    assert [*sk.materialize(sk.smap(make, range(6)), path, nworkers=0)] == [*range(6)]
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
