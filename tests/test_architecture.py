@@ -147,7 +147,7 @@ BUDGETS = {
     "observe": 2652,
     "samplers": 1281,
     "sources": 1656,
-    "stores": 1351,
+    "stores": 1354,
     "streams": 1157,
     "testing": 747,
     "torch": 212,
