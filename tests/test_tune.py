@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -71,3 +72,16 @@ def test_failing_items_and_bad_arguments_are_told() -> None:
         tune(NUMBERS, seconds=0)
     with pytest.raises(TypeError, match=r"^tune: a sequence needs"):
         tune(3)
+
+
+def busy(i: int) -> int:
+    return sum(k * i for k in range(50_000))
+
+
+@pytest.mark.filterwarnings("ignore:prefetch. shared memory is not available")
+def test_processes_are_tried_where_the_engine_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("seqkit.engine.engine", "seqkit.observe.choose"):
+        monkeypatch.setattr(sys.modules[name], "why_not_here", lambda: "as on macOS")
+    measured = tune(sk.smap(busy, range(10**6)), seconds=1).choice.measured
+    assert measured is not None
+    assert measured.of("process") is not None

@@ -16,6 +16,14 @@ __all__ = ["TableReader", "as_results", "reads_many", "recognise"]
 # Package and class, and what to use in its place.
 _REMEDIES = {
     ("datasets", "DatasetDict"): "Choose a split, such as data['train']",
+    **dict.fromkeys(
+        [("scipy", "sparray"), ("scipy", "spmatrix")],
+        "For its rows, use smap(lambda i: matrix[[i]], range(matrix.shape[0])), or matrix.toarray()",
+    ),
+    **dict.fromkeys(
+        [("dask", "DataFrame"), ("dask", "Series"), ("dask", "Array")],
+        "Call .compute() first, or read its files with sources.parquet",
+    ),
     ("seqkit", "DataLoader"): "Use its batches as a view: loader.view",
 }
 

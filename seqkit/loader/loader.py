@@ -12,12 +12,14 @@ from weakref import WeakSet
 from ..collation.default import default_collate, default_convert
 from ..core.arguments import int_at_least
 from ..core.chaining import Displayed
+from ..core.expression import walk
 from ..core.iteration import restarting
 from ..core.lengths import Unsized
 from ..core.once import Deferred
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames, warn
 from ..core.view import View
+from ..core.worker import Opened
 from ..engine.engine import Engine
 from ..engine.prefetch import Prefetch
 from ..samplers.base import whole_order
@@ -461,9 +463,15 @@ class DataLoader(Resumable, Displayed, Generic[Batch]):
         return type(self)(given if dataset is None else dataset, **own)
 
     def close(self) -> None:
-        """End the workers. If there are any, refuse further epochs. Idempotent."""
+        """End the workers, and close files that views of `sources` opened in this process.
+
+        If there are workers, refuse further epochs. Idempotent.
+        """
         self._is_closed = True
         self._close_nodes()
+        for view in walk(self.dataset) if isinstance(self.dataset, View) else ():
+            if isinstance(view, Opened):
+                view.close()
 
     def nodes(self) -> list[Prefetch[Any] | InTurn]:
         """Return the views of the epochs that have workers, or had them (for `watch`)."""

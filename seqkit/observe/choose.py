@@ -16,7 +16,7 @@ from ..core.worker import in_process_worker
 from ..engine.engine import Engine, why_not_here
 from ..engine.prefetch import prefetch
 from ..engine.resources import usable_cpus
-from ..engine.settings import Context, Settings
+from ..engine.settings import Settings
 from . import units
 from .measure import SLEEPS, Cost, cost_of, lock_share_of, use_of
 from .remedy import one_shot_of
@@ -212,8 +212,6 @@ def _obstacle(source: View[Any]) -> str:
     """Return why items must not be computed in another process to measure them, or ""."""
     if in_process_worker():
         return "this is a worker process"
-    if why := why_not_here():
-        return f"worker processes cannot be created here: {why}"
     iterator = one_shot_of(source)
     return "" if iterator is None else f"{iterator!r} is a one-shot iterator, whose items would be lost"
 
@@ -255,7 +253,8 @@ def _with_processes(
     if cost.sleep_share > SLEEPS and threads.items_per_s * cost.cpu_s < 0.5:
         return measured  # threads that all together compute for half of the time do not wait for the lock
     workers = workers or cost.useful_workers(cpus)
-    limited = replace(settings, timeout_s=limit_s(seconds), retries=0, context=_start_method())
+    limits = _limits(limit_s(seconds))
+    limited = replace(settings, timeout_s=limits.get("timeout"), retries=0, context=limits.get("context"))
     try:
         return _tried(source, limited, "process", workers, seconds, cpus, measured)
     except Exception as error:
@@ -294,17 +293,22 @@ def in_child(
     view: View[Any], work: Callable[[View[Any]], Any], limit_s: float, hook: Callable[..., Any] | None = None
 ) -> Any:
     """Return `work(view)`, computed by a worker process, which is killed after some seconds."""
-    child, limits = Child(view, work), {"timeout": limit_s, "retries": 0}  # the next item would be fatal too
-    with prefetch(child, 1, "process", 1, hook, context=_start_method(), **limits) as ahead:  # type: ignore[arg-type]
+    with prefetch(Child(view, work), 1, "process", 1, hook, **_limits(limit_s)) as ahead:
         ahead.engine.said.add("generator")  # the node that is chosen warns
         return ahead[0]
 
 
-def _start_method() -> Context | None:
-    """Return how processes start that measure. An explicit start method is not announced."""
+def _limits(limit_s: float) -> dict[str, Any]:
+    """Return the arguments of `prefetch` that end a process which measures for too long.
+
+    Where the engine uses the pool of the standard library, there are none.
+    """
+    if why_not_here():
+        return {}
     from ..engine.processes.forking import obstacles  # other systems lack what it needs
 
-    return "forkserver" if obstacles() else None
+    # An explicit start method is not announced. After an item that was fatal, the next one would be too.
+    return {"timeout": limit_s, "retries": 0, "context": "forkserver" if obstacles() else None}
 
 
 class Child(View[Any]):

@@ -131,6 +131,8 @@ class Hdf5Rows(TableReader):
         return found
 
     def __reduce__(self) -> Any:
+        if self._data.file.mode != "r":  # it may have values that are not in the file yet
+            raise TypeError(f"hdf5: {self._data.file} is open for writing. Use sources.hdf5(path, name).")
         return _reopened, (self._data.file.filename, self._data.name)
 
 

@@ -103,7 +103,7 @@ def test_h5py_dataset_is_read_in_any_order_and_goes_to_spawned_workers(tmp_path:
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["x"] = np.arange(40).reshape(20, 2)
-        with pytest.raises(TypeError, match=r"opened with mode 'r\+'. Use sources.hdf5"):
+        with pytest.raises(TypeError, match=r"open for writing\. Use sources\.hdf5"):
             sk.view(file["x"]).prefetch(1, "process", context="spawn").start()
     with h5py.File(tmp_path / "a.h5") as file:
         view = sk.view(file["x"])
@@ -401,3 +401,15 @@ def test_an_error_of_many_items_names_the_one_that_fails(build):
         sk.batch(build(FailsAtFour()), 6)[0]
     with pytest.raises(sk.EvaluationError, match=r"\[4\]"):
         caught.value.view[caught.value.index]
+
+
+def test_sparse_matrices_and_lazy_frames_are_refused_when_the_view_is_built() -> None:
+    sparse = pytest.importorskip("scipy.sparse")
+    for make in (sparse.csr_matrix, sparse.csr_array, sparse.coo_array):
+        with pytest.raises(TypeError, match=r"^view: a scipy\.\w+ is not a sequence .* smap\(lambda i"):
+            sk.view(make(np.eye(3)))
+    pd, dask = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    frame = dask.from_pandas(pd.DataFrame({"a": [1, 2]}), npartitions=1)
+    for lazy in (frame, frame["a"], frame["a"].to_dask_array()):
+        with pytest.raises(TypeError, match=r"^batch: a dask\.\w+ is not a sequence .* Call \.compute\(\)"):
+            sk.batch(lazy, 2)
