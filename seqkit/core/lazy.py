@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from .tracebacks import hiding_frames
@@ -37,6 +36,8 @@ def need(module: str, who: str, package: str = "") -> None:
     Traceback (most recent call last):
     ImportError: hdf5 needs a library that is not installed: pip install no-such-library
     """
+    from importlib.util import find_spec  # not when seqkit is imported: it takes 1 ms
+
     if sys.modules.get(module) is None and find_spec(module) is None:
         raise ImportError(
             f"{who} needs a library that is not installed: pip install {package or module}", name=module

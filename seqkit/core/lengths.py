@@ -130,11 +130,8 @@ def unsized_range(key: slice, n: Unsized, who: str) -> range:
     step = 1 if key.step is None else operator.index(key.step)
     if step == 0:
         raise ValueError("slice step cannot be zero")
-    if key.stop is None and step > 0:
-        raise IndexError(f"{who}: an open slice needs a length, and there is none: {n.reason}")
-    if step < 0 and key.start is None:
-        raise IndexError(f"{who}: a slice from the end needs a length, and there is none: {n.reason}")
     stop = -1 if key.stop is None else operator.index(key.stop)
-    if start < 0 or (key.stop is not None and stop < 0):
-        raise IndexError(f"{who}: negative bounds need a length, and there is none: {n.reason}")
+    is_open = key.start is None if step < 0 else key.stop is None
+    if is_open or start < 0 or (key.stop is not None and stop < 0):
+        raise IndexError(f"{who}: a slice from or to the end needs a length, and there is none: {n.reason}")
     return range(start, stop, step)

@@ -99,11 +99,17 @@ def test_bounded_slices_select_as_from_a_long_list(key: slice) -> None:
 @pytest.mark.parametrize(
     ("key", "text"),
     [
-        (slice(None), "cycle: an open slice needs a length, and there is none: it never ends"),
-        (slice(3, None), "cycle: an open slice needs a length, and there is none: it never ends"),
-        (slice(None, 3, -1), "cycle: a slice from the end needs a length, and there is none: it never ends"),
-        (slice(-3, 5), "cycle: negative bounds need a length, and there is none: it never ends"),
-        (slice(0, -1), "cycle: negative bounds need a length, and there is none: it never ends"),
+        (slice(None), "cycle: a slice from or to the end needs a length, and there is none: it never ends"),
+        (
+            slice(3, None),
+            "cycle: a slice from or to the end needs a length, and there is none: it never ends",
+        ),
+        (
+            slice(None, 3, -1),
+            "cycle: a slice from or to the end needs a length, and there is none: it never ends",
+        ),
+        (slice(-3, 5), "cycle: a slice from or to the end needs a length, and there is none: it never ends"),
+        (slice(0, -1), "cycle: a slice from or to the end needs a length, and there is none: it never ends"),
     ],
 )
 def test_slices_that_need_a_length_are_refused(key: slice, text: str) -> None:
