@@ -92,8 +92,6 @@ _READERS = {
 _PURPOSES = {
     "trace of an error": "observe.trace:of_error",
     "view of a table": "sources.columns:TableView",
-    "table of facts": "observe.html:facts",
-    "structure of a value": "observe.summary:structure_of",
     "settings of a node": "observe.choose:settle",
     "reports": "observe.every:install",
 }

@@ -139,16 +139,16 @@ PASSIVE = {"Lock", "RLock", "local", "get_ident"}  # what others may use of thre
 # What each room may weigh: its code lines, without docstrings, comments and blank lines. A room that needs
 # more gives its reason in a decision, or cuts elsewhere. Lines that move take their budget along.
 BUDGETS = {
-    "__init__": 104,
+    "__init__": 102,
     "collation": 770,
-    "core": 1947,
+    "core": 1944,
     "engine": 5951,
     "loader": 1965,
-    "observe": 2652,
+    "observe": 2649,
     "samplers": 1281,
     "sources": 1658,
     "stores": 1354,
-    "streams": 1157,
+    "streams": 1158,
     "testing": 747,
     "torch": 212,
     "transforms": 35,

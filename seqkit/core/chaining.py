@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 from .lazy import load
 from .tracebacks import hide_frames
 
-__all__ = ["Chainable", "Displayed", "attach", "facts_as_html"]
+__all__ = ["Chainable", "Displayed", "attach"]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -98,12 +98,3 @@ class Displayed:
 
 class Chainable(Displayed, Generic[T_co]):
     """The base class of `View`, to which the methods are attached. Items have type `T_co`."""
-
-
-def facts_as_html(self: Any) -> str:
-    """Return a table of the facts about an object that its method ``_facts()`` returns.
-
-    ``_facts()`` returns a title, and pairs of a name and a text. Classes name this function ``_repr_html_``.
-    """
-    table: str = load("table of facts")(*self._facts())
-    return table

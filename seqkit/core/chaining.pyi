@@ -43,7 +43,7 @@ from .errors import EvaluationError
 from .progress import Progress
 from .view import Indexable, T, U, V, View
 
-__all__ = ["Chainable", "Displayed", "attach", "facts_as_html"]
+__all__ = ["Chainable", "Displayed", "attach"]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -135,4 +135,3 @@ class Chainable(Displayed, Generic[T_co]):
     def starmap(self: Chainable[Iterable[Any]], f: Callable[..., Any], /, *, first: bool) -> View[Any]: ...
 
 def attach(owner: type, name: str, position: int | None = 0) -> None: ...
-def facts_as_html(self: Any) -> str: ...

@@ -166,16 +166,6 @@ def scrolling(text: str) -> str:
     return f'<div style="overflow-x:auto">{text}</div>'
 
 
-def facts(title: str, rows: Iterable[tuple[str, str]]) -> str:
-    """Return a title with a table of names and texts below it.
-
-    >>> "2,000" in facts("Statistics", [("items", "2,000")])
-    True
-    """
-    cells = [[faint(escape(name)), escape(text)] for name, text in rows]
-    return frame(pre(escape(title)), table(cells))
-
-
 def bar(share: float, colour: str = ACCENT) -> str:
     """Return a horizontal bar for a share between 0 and 1.
 

@@ -26,6 +26,7 @@ class StreamIterator(Iterator[StreamBatch]):
         self._lanes = lanes
         self._where = where
         self._collate = collate
+        self.first_batch = lanes.batch  # for `watch`
         self._failed_at: Any = None
         self._form: Any = _NONE  # of the first chunk of the epoch, for batches of padding only
         self.is_closed = False
