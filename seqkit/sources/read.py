@@ -156,8 +156,8 @@ def _reader(path: str) -> str:
     if not os.path.isdir(path):
         raise ValueError(
             f"read: the suffix {suffix!r} is unknown, got {path!r}. Use a function of sources, or pass"
-            " open_fn=, such as lambda path: list(open(path, encoding='utf-8')) for lines of text. Known are"
-            f" {', '.join(READERS)}, images and sound."
+            " open_fn=, a function of the path. For lines it returns list(file) of an open file. Known"
+            f" are {', '.join(READERS)}, images and sound."
         )
     if {"state.json", "dataset_dict.json"} & {*os.listdir(path)}:
         return "huggingface.huggingface"

@@ -22,9 +22,9 @@ class Columns(View[T_co]):
     def select(self, *names: str) -> View[Any]:
         """Return the view of some columns: of one name its values, of several names dicts.
 
-        Works on `collate` with names, and on its items in another order: slices, `gather`, `shuffle`,
-        `random_split`, `concatenate` and others. The order stays the same, and the other columns are not
-        read.
+        Works on tables and on `collate` with names, and on their items in another order: slices, `gather`,
+        `shuffle`, `random_split`, `concatenate` and others. The order stays the same, and the other columns
+        are not read.
 
         Parameters
         ----------
@@ -50,7 +50,7 @@ class Columns(View[T_co]):
         """
         if self._column_names() is None:
             raise TypeError(
-                f"select: items of {self!r} have no named columns. Select from a collate with names."
+                f"select: items of {self!r} have no named columns. Select from a table or a named collate."
             )
         for name in names:
             if not isinstance(name, str):
@@ -73,8 +73,10 @@ def selected(view: View[Any], names: tuple[str, ...]) -> View[Any]:
     >>> import seqkit as sk
     >>> selected(sk.smap(str, [1]), ("x",))
     Traceback (most recent call last):
-    TypeError: select: items of smap(str, <list of 1>) have no named columns. Select from a collate ...
+    TypeError: select: items of smap(str, <list of 1>) have no named columns. Select from a table ...
     """
     if not isinstance(view, Columns):
-        raise TypeError(f"select: items of {view!r} have no named columns. Select from a collate with names.")
+        raise TypeError(
+            f"select: items of {view!r} have no named columns. Select from a table or a named collate."
+        )
     return view._select(names)
