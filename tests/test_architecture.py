@@ -147,7 +147,7 @@ BUDGETS = {
     "observe": 2649,
     "samplers": 1281,
     "sources": 1658,
-    "stores": 1354,
+    "stores": 1349,
     "streams": 1158,
     "testing": 747,
     "torch": 212,

@@ -115,8 +115,6 @@ def add_cache(
     check_callable(key, "add_cache: key", optional=True)
     if key is not None and store is None:
         raise ValueError("add_cache: key needs a store, got store=None")
-    if cache_size is None and cache is None and max_bytes is None:
-        max_bytes = MOST_BYTES
     path = None if store is None else os.path.abspath(os.path.expanduser(store))
     source = as_view(arr, "add_cache")
     order = order_digest(source, items=True) if path is not None and key is None else None
@@ -146,9 +144,14 @@ class CacheSettings:
 
     def fresh(self, scope: str) -> CacheSettings:
         """Return the settings for other items: with a new dict, and another part of the store."""
-        is_bounded = self.cache is None or self.cache_size is not None or self.max_bytes is not None
-        most_bytes = self.max_bytes if is_bounded else MOST_BYTES  # limits of a user's mapping are unknown
-        return replace(self, cache=None, max_bytes=most_bytes, scope=scope)
+        return replace(self, cache=None, scope=scope)
+
+    def memory(self) -> CacheMemory:
+        mapping, most_bytes = self.cache, self.max_bytes
+        if mapping is None:
+            mapping = {}
+            most_bytes = MOST_BYTES if self.cache_size is self.max_bytes is None else most_bytes
+        return CacheMemory(mapping, self.cache_size, most_bytes, refresh=self.policy == "lru")
 
 
 class AddCache(View[T]):
@@ -163,11 +166,7 @@ class AddCache(View[T]):
         if settings.store is not None:
             length = None if settings.key is not None or isinstance(source._n, Unsized) else source._n
             self._store = Directory(settings.store, length, settings.scope, settings.order)
-        if kept is None:
-            mapping: CacheMapping = {} if settings.cache is None else settings.cache
-            is_lru = settings.policy == "lru"
-            kept = CacheMemory(mapping, settings.cache_size, settings.max_bytes, refresh=is_lru)
-        self.kept = kept
+        self.kept = settings.memory() if kept is None else kept
 
     def clear(self) -> None:
         """Drop all items, including those in the store. They are computed again at the next read."""

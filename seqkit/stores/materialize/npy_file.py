@@ -43,11 +43,6 @@ class NpyFile:
 
     def begin(self, first: Any, n: int) -> None:
         array = as_array(first)
-        if array.dtype.names is None and np.dtype(array.dtype.str) != array.dtype:
-            raise TypeError(
-                f"a .npy file does not say that its numbers are {array.dtype}. Convert items to a dtype of"
-                " numpy, such as float32"
-            )
         with open(self._data, "wb") as file:
             _write_header(file, n, array)
             file.truncate(file.tell() + n * array.nbytes)
@@ -123,11 +118,14 @@ def as_array(item: Any) -> npt.NDArray[Any]:
     is_more = isinstance(item, np.ndarray) or is_table(item) or not hasattr(item, "__array__")
     if is_plain or not is_more:
         array = np.asarray(item)
-        if array.dtype.itemsize and not array.dtype.hasobject:
+        # A dtype of another library, such as bfloat16, has no name in a .npy file.
+        is_named = array.dtype.names is not None or np.dtype(array.dtype.str) == array.dtype
+        if array.dtype.itemsize and not array.dtype.hasobject and is_named:
             return array
+    kind = f"{type(item).__name__} of {item.dtype}" if isinstance(item, np.ndarray) else type(item).__name__
     raise TypeError(
-        f".npy needs numbers or arrays of numbers, got {type(item).__name__}. Convert it with numpy.asarray,"
-        " or use .parquet for dicts"
+        f".npy needs numbers or arrays of numbers, got {kind}. Convert it with numpy.asarray, or use .parquet"
+        " for dicts"
     )
 
 
