@@ -140,7 +140,7 @@ PASSIVE = {"Lock", "RLock", "local", "get_ident"}  # what others may use of thre
 # more gives its reason in a decision, or cuts elsewhere. Lines that move take their budget along.
 BUDGETS = {
     "__init__": 102,
-    "collation": 770,
+    "collation": 771,
     "core": 1944,
     "engine": 5951,
     "loader": 1965,

@@ -141,4 +141,5 @@ def shown(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
 
 def _short(value: Any) -> str:
     text = getattr(value, "__name__", reprlib.repr(value))
-    return f"<{type(value).__name__}>" if text.startswith("<") else text
+    is_cut = "..." in text and not hasattr(value, "__getitem__")
+    return f"<{type(value).__name__}>" if is_cut or text.startswith("<") else text

@@ -1585,7 +1585,7 @@ REFUSED = [
         TypeError,
         "batch_size must be a positive int, got '2'",
     ),
-    ({"batch_size": np.int64(0)}, ValueError, "must be a positive int"),
+    ({"batch_size": np.int64(0)}, ValueError, "batch_size must be a positive int"),
     ({"sampler": range(2), "shuffle": True}, ValueError, "sampler option is mutually exclusive with shuffle"),
     ({"generator": "x"}, TypeError, "generator"),
     ({"generator": 1, "seed": 1}, ValueError, "seed and generator exclude each other"),
