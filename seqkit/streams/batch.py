@@ -170,7 +170,9 @@ class Collation:
         if isinstance(form, tuple):
             return like(form, [self._filled(part) for part in form])
         if is_tensor(type(form)):
-            return form.new_full(form.shape, self.pad_value or 0)
+            made = form.new_full(form.shape, self.pad_value or 0)
+            self._check(made.is_floating_point() or bool((made == (self.pad_value or 0)).all()), form.dtype)
+            return made
         array = as_array(form)
         return None if array is None else np.full(array.shape, self._filler(array.dtype), array.dtype)
 
@@ -178,12 +180,15 @@ class Collation:
         """Return the padding value as an array without axes. Unlike numpy, refuse one that it cannot hold."""
         value = np.asarray(0 if self.pad_value is None else self.pad_value)
         is_zero_date = dtype.kind in "mM" and self.pad_value is None
-        if not (is_zero_date or holds(dtype, value)):
+        self._check(is_zero_date or holds(dtype, value), dtype)
+        return value.astype(dtype)
+
+    def _check(self, is_held: bool, dtype: Any) -> None:
+        if not is_held:
             raise ValueError(
                 f"StreamLoader: chunks of {dtype} cannot hold pad_value={self.pad_value!r}. Set one that they"
                 " can hold, such as 0, and find padding by batch.mask"
             )
-        return value.astype(dtype)
 
 
 def as_array(value: Any) -> Array | None:

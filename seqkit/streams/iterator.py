@@ -49,9 +49,9 @@ class StreamIterator(Iterator[StreamBatch]):
             self.close()
             raise
         except Exception:
-            self._lanes.advance()
+            self._lanes.batch += 1
             raise
-        self._lanes.advance()  # not after Ctrl-C, which must not lose the batch
+        self._lanes.batch += 1  # not after Ctrl-C, which must not lose the batch
         return batch
 
     def _recover(self, error: BaseException) -> None:

@@ -120,7 +120,7 @@ class Lanes:
         self.lost: set[int] = set()  # ids of the streams that failed
 
     def read(self) -> list[Row] | None:
-        """Return the rows of the next batch, or None after the last one. Then call `advance`."""
+        """Return the rows of the next batch, or None after the last one. Then count `batch` up."""
         ends, t = self._ends, self.batch
         if t == ends.batches and (ends.lengths is None or ends.padding == "stop"):
             return None
@@ -140,10 +140,6 @@ class Lanes:
             return full
         fill = self._fill_again if ends.padding == "restart" else self._empty
         return [row or fill(lane) for row, lane in zip(rows, self._lanes, strict=True)]
-
-    def advance(self) -> None:
-        """Go on to the next batch."""
-        self.batch += 1
 
     def interrupt(self) -> None:
         """Open all streams again, after an exception that is not about a stream."""

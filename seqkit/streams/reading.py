@@ -22,7 +22,7 @@ from ..core.errors import EndOfSequence, EvaluationError, WorkerDied, brief
 from ..core.iteration import restarting
 from ..engine.prefetch import Prefetch
 from ..engine.reader import Reader, Reading
-from .chunks import OPEN, Key, Opening, OpenStreams, keys
+from .chunks import OPEN, Key, Opening, keys
 
 __all__ = ["Here", "Stream", "StreamFailed", "Workers"]
 
@@ -81,7 +81,7 @@ class Here:
         Returns how errors name the stream with an id.
     """
 
-    def __init__(self, opened: OpenStreams | None, epoch: int, seed: int, name: Callable[[int], str]) -> None:
+    def __init__(self, opened: Any, epoch: int, seed: int, name: Callable[[int], str]) -> None:
         self._opened = opened
         self._of_epoch = epoch, seed
         self._name = name
@@ -118,7 +118,6 @@ class Here:
             self._follow(stream, chain([(stream.pass_, 0, opening)], keys(stream.pass_, 1)))
 
     def _follow(self, stream: Stream, plan: Iterable[Key]) -> None:
-        assert self._opened is not None
         stream.items = map(self._opened.read, plan)
 
     def _refuse(self, stream: Stream, chunk: int, error: BaseException) -> None:
@@ -140,7 +139,6 @@ class Here:
             self.leave(stream)
 
     def close(self) -> None:
-        assert self._opened is not None
         self._opened.close()
 
     def __del__(self) -> None:
