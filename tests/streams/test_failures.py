@@ -385,12 +385,12 @@ def test_nothing_is_lost_by_an_interrupted_next(workers: int, method: Any, tmp_p
 @processes
 def test_a_stream_keeps_its_worker_after_an_interruption(workers: int, method: Any) -> None:
     def open_fn(stream: int) -> Iterator[int]:
-        while True:
-            time.sleep(0 if stream else 0.02)  # the first worker has more work than was known at the start
+        for _ in range(10_000 if stream else 2):
             yield os.getpid()
 
-    iterator = iter(StreamLoader(range(3), open_fn, 3, workers, method=method))
-    before = [next(iterator).data.tolist() for _ in range(5)]
+    # Stream 3 follows stream 0, in a worker that is not the first one.
+    iterator = iter(StreamLoader(range(4), open_fn, 3, workers, padding="stop", method=method))
+    before = [next(iterator).data.tolist() for _ in range(7)][2:]
     iterator._where.interrupt()
     assert [next(iterator).data.tolist() for _ in range(5)] == before
     iterator.close()
