@@ -5,6 +5,7 @@ All read the same rows in the same order: groups of neighbours, shuffled within.
 sent, so that reading is measured: in CPU time without workers, in time on the clock with two.
 
 python -m benchmarks sources
+SEQKIT_BEFORE=folder python -m benchmarks sources  # beside the seqkit in this folder, in CPU time per item
 
 Needs the libraries of the extra ``sources``, and torch for the last three columns. These need an idle
 machine: beside other busy processes, the scheduler prefers workers that sleep between batches, as torch's do.
@@ -12,7 +13,10 @@ machine: beside other busy processes, the scheduler prefers workers that sleep b
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import subprocess
+import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
@@ -28,6 +32,7 @@ from seqkit import sources
 
 from .measure import consume, in_turn, seconds, table
 
+BEFORE = os.environ.get("SEQKIT_BEFORE", "")
 N, BATCH, GROUP = 4000, 50, 500
 PIXELS = (32, 32, 3)
 
@@ -331,12 +336,37 @@ def measured(kind: Any, folder: Path) -> dict[str, float]:
         from torch.utils.data import DataLoader
     except ImportError:
         return in_turn(runs)
+    if BEFORE:
+        return in_turn(runs)
     options: Any = {"collate_fn": count, "num_workers": 2, "persistent_workers": True}
     theirs = DataLoader(reader, BATCH, sampler=order, **options)
     ours = sk.DataLoader(view, BATCH, sampler=order, **options)
     runs["torch"] = lambda: seconds(lambda: consume(theirs))
     runs["loader"] = lambda: seconds(lambda: consume(ours))
     return in_turn(runs)
+
+
+def before(name: str) -> float:
+    """Return the seconds of an earlier seqkit for a source, in a process of its own."""
+    code = (
+        f"import sys, tempfile; sys.path.insert(0, {BEFORE!r}); from benchmarks import bench_sources as here;"
+        f" from pathlib import Path; folder = tempfile.TemporaryDirectory();"
+        f" print(here.measured(here.{name}, Path(folder.name))['seqkit'])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return float(run.stdout.split()[-1])
+
+
+def compare() -> None:
+    """Print the CPU time per item by hand, of this seqkit, and of the one in `BEFORE`."""
+    lines: list[tuple[str, ...]] = [("µs of CPU per item", "by hand", "seqkit", "before", "before / seqkit")]
+    for kind in KINDS:
+        with tempfile.TemporaryDirectory() as folder:
+            figures = measured(kind, Path(folder)) | {"before": before(kind.__name__)}
+        n = len(kind(Path()))
+        cells = [f"{figures[name] / n * 1e6:.2f}" for name in ("hand", "seqkit", "before")]
+        lines.append((kind.__name__, *cells, f"{figures['before'] / figures['seqkit']:.2f}"))
+    table("a shuffled epoch, in batches of 50, groups of 500", lines)
 
 
 def kind_like(reader: Any, kind: Any, folder: Path) -> Reader:
@@ -348,6 +378,9 @@ def kind_like(reader: Any, kind: Any, folder: Path) -> Reader:
 
 
 def main() -> None:
+    if BEFORE:
+        compare()
+        return
     lines: list[tuple[str, ...]] = [
         ("items a second", "by hand", "seqkit", "ratio", "torch, 2", "seqkit, 2", "ratio")
     ]

@@ -45,7 +45,7 @@ class ArrowRows(TableReader):
 
     def __getitem__(self, i: int) -> Any:
         i = range(len(self))[i]
-        return {name: _values(name, column.slice(i, 1), read)[0] for name, column, read in self._columns}
+        return {name: _values(name, column, read, i) for name, column, read in self._columns}
 
     def __getitems__(self, indices: Indices) -> list[Any]:
         try:
@@ -72,9 +72,12 @@ def column(array: Any) -> ColumnOf:
     return ColumnOf(ArrowRows(pa.table([array], names=[""])), "")
 
 
-def _values(name: str, column: Any, read: Read) -> list[Any]:
+def _values(name: str, column: Any, read: Read, i: int | None = None) -> Any:
+    """Return the values of a column, or its value at `i`."""
     try:
-        return read(column)
+        if i is None:
+            return read(column)
+        return column[i].as_py() if read is _plain else read(column.slice(i, 1))[0]
     except Exception as error:
         error.add_note(f"column: {name}")
         raise

@@ -118,8 +118,11 @@ class ReadFile:
         self.__name__ = name_of(read)
 
     def __call__(self, path: str) -> Any:
-        with naming(path):
+        try:
             return self._read(path)
+        except Exception as error:
+            name_file(error, path)
+            raise
 
 
 def name_file(error: Exception, path: str | None) -> None:

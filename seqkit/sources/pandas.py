@@ -36,7 +36,9 @@ class PandasColumn(ByPosition):
         found = self.values[as_array(indices)]
         if isinstance(found, np.ndarray):
             return found
-        return [found[k] for k in range(len(found))]  # iterating a categorical array changes the types
+        if hasattr(found, "categories"):  # iterating a categorical array changes the types of numbers
+            return [found[k] for k in range(len(found))]
+        return list(found)
 
 
 class PandasRows(ByPosition):

@@ -26,7 +26,7 @@ from ..core.view import View
 from ..views.bases.one_of_several import read_grouped
 from .arrow import ArrowRows, kinds_of
 from .columns import agreeing, as_names, check_names, listed
-from .files import as_path, found, in_natural_order, naming
+from .files import as_path, found, in_natural_order, name_file, naming
 from .per_process import PerProcess
 
 __all__ = ["PLAN", "SUCCESS", "ParquetRows", "parquet", "part_names"]
@@ -227,8 +227,11 @@ class ParquetRows(TableReader):
 
     def __getitem__(self, i: int) -> dict[str, Any]:
         group = bisect_right(self._ends, i)
-        with naming(self._paths[self._groups[group][0]]):
+        try:
             return self._table(group)[i - self._ends[group] + self.group_sizes[group]]  # type: ignore[no-any-return]
+        except Exception as error:
+            name_file(error, self._paths[self._groups[group][0]])
+            raise
 
     def __getitems__(self, indices: Indices) -> list[dict[str, Any]]:
         wanted = as_array(indices)
