@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice, tee
+from typing import Any, cast
 
 import numpy as np
 
 from ..core.adapters import TableReader, as_results, reads_many
-from ..core.indices import Indices, as_array, as_list, as_slice
+from ..core.indices import Indices, Plan, as_array, as_list, as_slice, each
+from ..core.iteration import surviving
 from ..core.source import Source
 from ..core.view import View
 from ..views.bases.columns import Columns
@@ -181,6 +183,28 @@ def read_many(data: Any, indices: Indices) -> Sequence[Any] | None:
         return None
     wanted = indices if getattr(data, "takes_arrays", False) else as_list(indices)
     return as_results(data.__getitems__(wanted), len(wanted), "__getitems__")
+
+
+def in_blocks(view: View[Any], plan: Plan, size: int) -> Iterator[Any]:
+    """Iterate a view with one batched read for `size` items. Items of a block that fails are read singly."""
+    indices, ahead = tee(each(plan))
+    ready: deque[Any] = deque()
+    alone = 0
+
+    def read(i: int) -> Any:
+        nonlocal alone
+        if not ready and not alone:
+            block = list(islice(ahead, size))
+            try:
+                ready.extend(view._getmany(block))
+            except Exception:
+                alone = len(block)
+        if ready:
+            return ready.popleft()
+        alone -= 1
+        return view._get(i)
+
+    return surviving(view, cast(Plan, indices), read)
 
 
 def _many(data: Any, indices: Indices) -> Sequence[Any]:

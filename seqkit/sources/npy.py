@@ -14,11 +14,13 @@ from ..core.indices import Plan
 from ..core.source import Source
 from ..core.view import View
 from ..core.worker import Opened
-from .columns import as_names, check_names, choose
+from .columns import as_names, check_names, choose, in_blocks
 from .files import existing, naming
 from .per_process import PerProcess
 
 __all__ = ["npy", "npz"]
+
+BLOCK_BYTES = 64 * 1024  # of small rows that are read at once in an iteration
 
 
 def npy(path: str | PathLike[str]) -> View[Any]:
@@ -79,7 +81,9 @@ class MappedRows(Source[Any], Opened):
         self._map = None
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        return View._iter(self, plan)  # the file is checked before each row
+        # The file is checked before each block, which is copied, or before a large row.
+        row_bytes = self._data.nbytes // max(1, int(self._n))
+        return in_blocks(self, plan, max(1, BLOCK_BYTES // max(1, row_bytes)))
 
     def _arguments(self, sources: list[str]) -> str:
         return f"<ndarray of {self._n} in {os.path.basename(self._path)}>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, overload
 
@@ -12,14 +12,14 @@ from ..core.adapters import TableReader, recognise
 from ..core.arguments import as_bool, check_callable
 from ..core.errors import fail, fail_at_once
 from ..core.expression import name_of
-from ..core.indices import Indices, as_list
+from ..core.indices import Indices, Plan, as_list
 from ..core.source import as_view
 from ..core.units import plural
 from ..core.view import Indexable, T, U, V, View
 from ..core.worker import Opened
 from ..views.bases.columns import Columns
 from ..views.smap import Smap
-from .columns import chosen, read_many
+from .columns import chosen, in_blocks, read_many
 from .files import name_file
 from .handles import Handles
 
@@ -136,6 +136,8 @@ class PerProcess(Columns[Any], Opened):
         A forked process uses the sequence of its parent. It must be data in memory.
     about : str
         More for `repr`.
+    block : int
+        Number of items that an iteration reads at once.
     """
 
     _length_reads = True  # the sequence is opened
@@ -148,10 +150,11 @@ class PerProcess(Columns[Any], Opened):
         per_thread: bool = False,
         inheritable: bool = False,
         about: str = "",
+        block: int = 1,
     ) -> None:
         super().__init__(())
-        self._options: Any = name, path, per_thread, inheritable, about
-        self._name, self._path, self._about = name, path, about
+        self._options: Any = name, path, per_thread, inheritable, about, block
+        self._name, self._path, self._about, self._block = name, path, about, block
         self._open_fn = open_fn
         self._handles = Handles(partial(open_sequence, open_fn), per_thread, inheritable)
 
@@ -188,6 +191,9 @@ class PerProcess(Columns[Any], Opened):
         except Exception as error:
             fail_at_once(self, as_list(indices), error)
         return super()._getmany(indices) if many is None else many
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        return super()._iter(plan) if self._block == 1 else in_blocks(self, plan, self._block)
 
     def _column_names(self) -> tuple[str, ...] | None:
         return self._opening(lambda rows: rows.names if isinstance(rows, TableReader) else None)  # type: ignore[no-any-return]

@@ -88,7 +88,7 @@ def sqlite(
         found = values_of(ids, "sqlite: ids")
         if None in found[:1]:  # the row ids of a view of SQLite
             raise ValueError("sqlite: the rows have no ids. Pass a query with ? for a key, and the keys.")
-    return PerProcess(partial(SqliteRows, name, query, found), "sqlite", name, per_thread=True)
+    return PerProcess(partial(SqliteRows, name, query, found), "sqlite", name, per_thread=True, block=256)
 
 
 def _connect(path: str) -> sqlite3.Connection:

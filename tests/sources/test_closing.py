@@ -100,12 +100,25 @@ def test_a_npy_file_that_was_written_again_is_refused(tmp_path: Path) -> None:
     assert next(items) == view[5] == 1
     copy = pickle.dumps(view)
     np.save(tmp_path / "a.npy", np.full(1000, 2.0))  # of the same size
-    reads: list[Any] = [lambda: view[5], lambda: view._getmany([5]), lambda: next(items)]
+    assert next(items) == 1  # it was read before
+    reads: list[Any] = [lambda: view[5], lambda: view._getmany([5])]
     for read in (*reads, lambda: list(view), lambda: sk.batch(view, 2)[0], lambda: pickle.loads(copy)[0]):
         with pytest.raises((ValueError, sk.EvaluationError), match=r"a\.npy was written again\. Build"):
             read()
     assert "a.npy" in repr(view)
     assert sk.read(tmp_path / "a.npy")[5] == 2
+
+
+def test_large_rows_of_a_npy_file_are_checked_one_by_one(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((4, 20_000)))
+    items = iter(sk.read(tmp_path / "a.npy"))
+    next(items)
+    np.save(tmp_path / "a.npy", np.ones((4, 20_000)))
+    for _ in range(3):
+        with pytest.raises(sk.EvaluationError, match="was written again"):
+            next(items)
+    with pytest.raises(StopIteration):
+        next(items)
 
 
 def test_a_npy_file_that_is_shorter_now_does_not_kill_the_process(tmp_path: Path) -> None:
