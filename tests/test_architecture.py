@@ -146,7 +146,7 @@ BUDGETS = {
     "loader": 1965,
     "observe": 2649,
     "samplers": 1281,
-    "sources": 1692,
+    "sources": 1693,
     "stores": 1349,
     "streams": 1158,
     "testing": 747,

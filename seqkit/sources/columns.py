@@ -17,18 +17,19 @@ from ..core.view import View
 from ..views.bases.columns import Columns
 
 __all__ = [
-    *(
-        "ByPosition",
-        "DictRows",
-        "TableView",
-        "agreeing",
-        "as_names",
-        "as_rows",
-        "check_names",
-        "choose",
-        "chosen",
-    ),
-    *("listed", "read_many"),
+    "ByPosition",
+    "ColumnOf",
+    "DictRows",
+    "TableView",
+    "agreeing",
+    "as_names",
+    "as_rows",
+    "check_names",
+    "choose",
+    "chosen",
+    "in_blocks",
+    "listed",
+    "read_many",
 ]
 
 MOST_NAMES = 20  # in a message
