@@ -4,19 +4,14 @@ from ..core.lazy import lazy_names
 
 # Each name is imported when it is first used. Type checkers read `__init__.pyi`.
 _NAMES = {
-    "batches": "BatchSampler InfiniteSampler",
+    "batches": "BatchSampler InfiniteSampler NumberedSampler",
     "bucket_keys": "ConstWidthBucket ExpWidthBucket LinearWidthBucket",
     "budget": "BudgetBatchSampler TokenBudgetBatchSampler",
-    "distributed": "DistributedSampler",
+    "distributed": "DistributedSampler ShardedSampler SplitSampler",
     "fixed_buckets": "FixedBucketSampler",
-    "numbered": "NumberedSampler",
-    "random_order": "RandomSampler SubsetRandomSampler",
-    "sequential": "FilterSampler IntervalSampler SequentialSampler",
-    "sharded": "ShardedSampler",
-    "sorted": "SortedSampler",
+    "random_order": "RandomSampler SubsetRandomSampler WeightedRandomSampler",
+    "sequential": "FilterSampler IntervalSampler SequentialSampler SortedSampler",
     "sorted_buckets": "SortedBucketSampler",
-    "splits": "SplitSampler",
-    "weighted": "WeightedRandomSampler",
 }
 _modules = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_modules)

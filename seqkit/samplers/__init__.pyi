@@ -1,18 +1,13 @@
 """The names of the package, for type checkers. `__init__.py` imports them when they are used."""
 
-from .batches import BatchSampler, InfiniteSampler
+from .batches import BatchSampler, InfiniteSampler, NumberedSampler
 from .bucket_keys import ConstWidthBucket, ExpWidthBucket, LinearWidthBucket
 from .budget import BudgetBatchSampler, TokenBudgetBatchSampler
-from .distributed import DistributedSampler
+from .distributed import DistributedSampler, ShardedSampler, SplitSampler
 from .fixed_buckets import FixedBucketSampler
-from .numbered import NumberedSampler
-from .random_order import RandomSampler, SubsetRandomSampler
-from .sequential import FilterSampler, IntervalSampler, SequentialSampler
-from .sharded import ShardedSampler
-from .sorted import SortedSampler
+from .random_order import RandomSampler, SubsetRandomSampler, WeightedRandomSampler
+from .sequential import FilterSampler, IntervalSampler, SequentialSampler, SortedSampler
 from .sorted_buckets import SortedBucketSampler
-from .splits import SplitSampler
-from .weighted import WeightedRandomSampler
 
 __all__ = [
     "BatchSampler",

@@ -7,15 +7,14 @@ loaders.
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from inspect import signature
-from itertools import islice
-from typing import Any
+from typing import Any, cast
 
-from ..core.arguments import int_at_least
-from ..core.errors import brief
+from ..core.arguments import check_iterable, int_at_least
+from ..core.iteration import is_one_shot
 from ..core.lengths import Unsized
 from ..core.randomness import as_seed
 from ..core.set_epoch import has_method, listeners
@@ -23,6 +22,7 @@ from ..core.source import as_view
 from ..core.view import Ordered, View
 
 __all__ = [
+    "NestedSampler",
     "Sampler",
     "SeededSampler",
     "chain_of",
@@ -30,7 +30,6 @@ __all__ = [
     "order_of",
     "pass_epoch",
     "state_of",
-    "whole_order",
 ]
 
 
@@ -51,7 +50,7 @@ class Sampler(Ordered, Iterable[Any]):
     """
 
     _epoch = 0  # also of a subclass whose `__init__` does not call this class
-    _counts = True  # False: iterating shows the next epoch of a loader, and does not count as one
+    _kept: tuple[str, ...] = ()  # attributes that belong to the state
 
     # A subclass may define a property or, where the order never changes, an attribute.
     @property
@@ -65,11 +64,8 @@ class Sampler(Ordered, Iterable[Any]):
         return order.at_epoch(epoch)
 
     def whole_order(self) -> View[Any] | None:
-        """Return the indices of epoch 0 as a view, which `View.at_epoch` keys for other epochs.
-
-        Returns None if the sampler must be iterated to find out. A resumed epoch is not cut.
-        """
-        return whole_order(self)
+        """Return `order`, or None if the sampler must be iterated to find out. A resumed epoch is not cut."""
+        return self.order if _has_order(self) else None
 
     @property
     def epoch(self) -> int:
@@ -82,18 +78,14 @@ class Sampler(Ordered, Iterable[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         # PyTorch calls `iter` twice in each epoch that has workers, so the epoch begins at the first `next`.
-        yield from self._begin()
-
-    def _begin(self) -> Iterator[Any]:
-        """Begin an epoch and count it. Return its keys."""
         epoch = self.epoch
         keys = self._draw(epoch)  # before the number changes, on which the order of a subclass may depend
-        self._epoch = epoch + self._counts
-        return keys
+        self._epoch = epoch + 1
+        yield from keys
 
-    def _draw(self, epoch: int) -> Iterator[Any]:
-        order: Any = self.at_epoch(epoch)
-        return iter(order)
+    def _draw(self, epoch: int) -> Iterable[Any]:
+        order: Iterable[Any] = self.order.at_epoch(epoch)
+        return order
 
     def __bool__(self) -> bool:
         return True  # also without a length
@@ -105,14 +97,14 @@ class Sampler(Ordered, Iterable[Any]):
         return len(order)
 
     def __repr__(self) -> str:
-        """Show the arguments that are not the defaults, the length, and the epoch unless it is 0."""
-        defaults = {name: given.default for name, given in signature(type(self)).parameters.items()}
-        known = {name: vars(self)[name] for name in defaults if name in vars(self)}
-        shown = [f"{n}={_shown(v)}" for n, v in known.items() if not _is_default(v, defaults[n])]
-        try:
+        """Show numbers, flags and samplers that are not the defaults, the length, and the epoch from 1 on."""
+        shown = []
+        for name, parameter in signature(type(self)).parameters.items():
+            value = vars(self).get(name)
+            if isinstance(value, int | float | str | Sampler) and value != parameter.default:
+                shown.append(f"{name}={value!r}")
+        with suppress(Exception):  # it has none, or its data source fails
             shown.append(f"len={len(self)}")
-        except Exception:
-            pass  # it has none, or its data source fails
         shown += [f"epoch={self.epoch}"] * (self.epoch > 0)
         return f"{type(self).__name__}({', '.join(shown)})"
 
@@ -123,14 +115,14 @@ class Sampler(Ordered, Iterable[Any]):
         >>> RandomSampler(5, seed=3).state_dict()
         {'epoch': 0, 'seed': 3}
         """
-        return {"epoch": self.epoch}
+        return {"epoch": self.epoch, **{name: getattr(self, name) for name in self._kept}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where a sampler with the same arguments was when it returned `state`.
 
         Raises
         ------
-        TypeError, ValueError
+        TypeError
             If `state` is not from `state_dict` of a sampler of this kind.
         """
         fields = self.state_dict()
@@ -138,46 +130,19 @@ class Sampler(Ordered, Iterable[Any]):
             raise TypeError(
                 f"{type(self).__name__}: a state is a dict with {', '.join(fields)}, got {state!r}"
             )
-        self._restore(state)
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        self.set_epoch(state["epoch"])
-
-    def resume_after(self, state: Mapping[str, Any], read: int) -> int:
-        """Load the state of an epoch after `read` keys. Return how many keys the caller still has to skip."""
-        self.load_state_dict(state)
-        return read
-
-
-def _is_default(value: Any, default: Any) -> bool:
-    if value is default or (isinstance(value, float) and value == math.inf):  # no limit
-        return True
-    return isinstance(value, bool | int | float | str) and bool(value == default)
-
-
-def _shown(value: Any) -> str:
-    """Return an argument in a few words."""
-    if isinstance(value, Sampler | View):
-        return repr(value)
-    if isinstance(value, str) or not hasattr(value, "__len__"):
-        return brief(value)
-    return f"<{type(value).__name__} of {len(value)}>"
+        Sampler.set_epoch(self, state["epoch"])
+        for name in self._kept:
+            setattr(self, name, state[name])
 
 
 class SeededSampler(Sampler):
     """A sampler with a seed."""
 
+    _kept = ("seed",)
+
     def __init__(self, seed: int | None) -> None:
         super().__init__()
         self.seed = as_seed(seed, f"{type(self).__name__}: seed")
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the number of the next epoch and the seed."""
-        return {**super().state_dict(), "seed": self.seed}
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        super()._restore(state)
-        self.seed = as_seed(state["seed"], f"{type(self).__name__}: seed")
 
 
 def order_of(sampler: Any, epoch: int) -> View[Any] | None:
@@ -190,8 +155,7 @@ def order_of(sampler: Any, epoch: int) -> View[Any] | None:
     (True, 4, None)
     """
     if isinstance(sampler, Sampler):
-        # A subclass of the user's may iterate in its own way.
-        return sampler.at_epoch(epoch) if type(sampler).__iter__ is Sampler.__iter__ else None
+        return sampler.at_epoch(epoch) if _has_order(sampler) else None
     if isinstance(sampler, View):
         return None if isinstance(sampler._n, Unsized) else sampler.at_epoch(epoch)
     # A subclass of a sequence may shuffle in its own `__iter__`.
@@ -203,37 +167,17 @@ def order_of(sampler: Any, epoch: int) -> View[Any] | None:
 _BY_INDEX = [kind.__iter__ for kind in (list, tuple, range, str, bytes, array, Sequence)]
 
 
-# An epoch that is never read, and so never resumed.
-_NEVER = 1 << 62
+def _has_order(sampler: Sampler) -> bool:
+    return type(sampler).__iter__ is Sampler.__iter__  # a subclass of the user's may iterate in its own way
 
 
-def whole_order(sampler: Any) -> View[Any] | None:
-    """Return the keys of epoch 0 as a view that `at_epoch` keys, or None if they must be iterated.
+def draw(sampler: Any, epoch: int) -> Iterator[Any]:
+    """Begin an epoch of a sampler. Views get its number, and samplers count their epochs themselves.
 
-    >>> from seqkit.samplers import RandomSampler
-    >>> sampler = RandomSampler(5, seed=0)
-    >>> list(whole_order(sampler).at_epoch(3)) == list(sampler.at_epoch(3))
-    True
+    >>> list(draw([4, 2, 7], 0))
+    [4, 2, 7]
     """
-    order = order_of(sampler, _NEVER)
-    return None if order is None else order.at_epoch(0)
-
-
-def draw(sampler: Any, epoch: int, start: int = 0) -> Iterator[Any]:
-    """Begin an epoch of a sampler and return its keys from number `start` on.
-
-    `epoch` is the number of the epoch for samplers that do not count epochs themselves.
-
-    >>> list(draw([4, 2, 7], 0, start=1))
-    [2, 7]
-    """
-    epoch = sampler.epoch if isinstance(sampler, Sampler) else epoch
-    order = order_of(sampler, epoch) if start else None
-    if type(sampler).__iter__ is Sampler.__iter__:
-        keys = sampler._begin()
-    else:
-        keys = iter(sampler.at_epoch(epoch) if isinstance(sampler, View) else sampler)
-    return islice(keys, start, None) if order is None else iter(order[start:])
+    return iter(sampler.at_epoch(epoch) if isinstance(sampler, View) else sampler)
 
 
 def state_of(sampler: Any) -> Any:
@@ -253,3 +197,65 @@ def pass_epoch(sampler: Any, epoch: int) -> None:
     """Call ``set_epoch(epoch)`` of a sampler, or of the samplers and data sets that it wraps."""
     for one in listeners(sampler):
         one.set_epoch(epoch)
+
+
+class NestedSampler(Sampler):
+    """A sampler that reads another sampler and shares its epochs.
+
+    A subclass defines `_drawn`, for any keys, and `_over`, if a known order of them gives one of its own.
+    """
+
+    _was_drawn = False
+
+    def __init__(self, sampler: Iterable[Any]) -> None:
+        check_iterable(sampler, f"{type(self).__name__}: sampler")
+        super().__init__()
+        self.sampler = sampler
+
+    @property
+    def order(self) -> View[Any] | None:
+        """The indices of epoch 0 as a view, or None if the inner sampler must be iterated to find out."""
+        return self.at_epoch(0)
+
+    def at_epoch(self, epoch: int) -> View[Any] | None:
+        """Return the indices of an epoch as a view, or None if the inner sampler must be iterated."""
+        order = order_of(self.sampler, epoch)
+        return None if order is None else self._over(order)
+
+    def _over(self, order: View[Any]) -> View[Any] | None:
+        return None
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch that the next `iter` reads: that of an inner sampler of seqkit."""
+        return self.sampler.epoch if isinstance(self.sampler, Sampler) else self._epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the number of the epoch that the next `iter` reads (0 or more), also of the inner sampler."""
+        super().set_epoch(epoch)
+        pass_epoch(self.sampler, epoch)
+
+    def _draw(self, epoch: int) -> Iterable[Any]:
+        order = order_of(self, epoch)
+        if order is not None:
+            pass_epoch(self.sampler, epoch + 1)
+            return order
+        if self._was_drawn and is_one_shot(self.sampler):
+            raise RuntimeError(
+                f"{type(self).__name__}: sampler is an iterator, which gives one epoch only. Use a list"
+            )
+        self._was_drawn = True
+        return self._drawn(draw(self.sampler, epoch))
+
+    def _drawn(self, keys: Iterator[Any]) -> Iterable[Any]:
+        raise NotImplementedError(f"{type(self).__name__} must define _drawn(keys)")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the number of the next epoch, and the state of the inner sampler if it has one."""
+        return {**super().state_dict(), "sampler": state_of(self.sampler)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where a sampler with the same arguments was, and load the state of the inner sampler."""
+        super().load_state_dict(state)
+        if state["sampler"] is not None and has_method(self.sampler, "load_state_dict", state["sampler"]):
+            cast(Any, self.sampler).load_state_dict(state["sampler"])

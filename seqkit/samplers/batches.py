@@ -1,23 +1,27 @@
-"""Samplers of batches, and samplers without end."""
+"""Samplers around other samplers: batches, endless epochs, numbered draws."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import chain, count, islice
 from itertools import cycle as endlessly
 from typing import Any, Literal
 
 from ..core.arguments import WAYS_TO_END, as_bool, as_last, positive_int
 from ..core.indices import batch_count
-from ..core.iteration import is_one_shot
-from ..core.plain import plain
 from ..core.view import View
+from ..views.arange import arange
 from ..views.batch import batch
+from ..views.collate import collate
 from ..views.cycle import cycle
-from .base import Sampler, draw, order_of, pass_epoch
-from .nested import NestedSampler
+from ..views.epochs import epochs
+from ..views.starmap import starmap
+from .base import NestedSampler, draw, order_of, pass_epoch
+from .distributed import world_of
+from .keys import sample_count
 
-__all__ = ["BatchSampler", "InfiniteSampler", "Last", "whole_batches"]
+__all__ = ["BatchSampler", "InfiniteSampler", "Last", "NumberedSampler", "whole_batches"]
+
 
 Last = Literal["keep", "discard", "pad", "rollover"]
 
@@ -44,14 +48,13 @@ class BatchSampler(NestedSampler):
         If `sampler` is not iterable.
     ValueError
         If `batch_size` is not a positive int, `drop_last` is not a bool, `last` is unknown, or `last`
-        contradicts `drop_last`.
+        contradicts `drop_last`, or ``last="rollover"`` meets a sampler whose order is not known in advance.
 
     Notes
     -----
-    `len` needs the length of `sampler`. With ``"rollover"`` an epoch is over when its iterator is exhausted.
-    An epoch that is abandoned earlier changes nothing: the next epoch begins with the same indices, and
-    `len` stays the same. `state_dict` contains these indices. Modelled on ``torch.utils.data.BatchSampler``
-    and, for `last`, on Gluon's.
+    `len` needs the length of `sampler`. With ``"rollover"`` the batches of all epochs are those of
+    ``epochs(sampler)``, so the number of an epoch determines its batches, whatever was read of the epoch
+    before. Modelled on ``torch.utils.data.BatchSampler`` and, for `last`, on Gluon's.
 
     Examples
     --------
@@ -74,68 +77,54 @@ class BatchSampler(NestedSampler):
         self.batch_size = positive_int(batch_size, "BatchSampler: batch_size")
         self.drop_last = as_bool(drop_last, "BatchSampler: drop_last")
         self.last = as_last(last, "BatchSampler: last", drop_last=self.drop_last, allowed=WAYS_TO_END)
-        self._carried: list[Any] = []  # indices that begin the next epoch
+        self._reading: int | None = None  # the epoch that is read, for its length
+        if self.last == "rollover" and order_of(sampler, 0) is None:
+            raise ValueError(
+                "BatchSampler: last='rollover' needs a sampler whose order is known before it is iterated,"
+                f" got {type(sampler).__name__}"
+            )
+
+    @property
+    def order(self) -> View[Any] | None:
+        """The batches of epoch 0 as a view. None with ``last="rollover"``, and if they must be drawn."""
+        return None if self.last == "rollover" else super().order
 
     def at_epoch(self, epoch: int) -> View[list[Any]] | None:
-        """Return the batches of an epoch as a view.
+        """Return the batches of an epoch as a view, or None if the inner sampler must be iterated."""
+        if self.last != "rollover":
+            return super().at_epoch(epoch)
+        order: Any = order_of(self.sampler, 0)
+        stop = (epoch + 1) * len(order)
+        passes = epochs(order, epoch + 1) if order._varies else cycle(order, stop)
+        return batch(passes, self.batch_size)[epoch * len(order) // self.batch_size : stop // self.batch_size]
 
-        Returns None with ``last="rollover"``, and if the inner sampler must be iterated to find out.
-        """
-        order = None if self.last == "rollover" else order_of(self.sampler, epoch)
-        if order is None:
-            return None
-        if self.last == "pad":
-            order = whole_batches(order, self.batch_size)
+    def _draw(self, epoch: int) -> Iterator[list[Any]]:
+        self._reading = epoch
+        try:
+            yield from super()._draw(epoch)
+        finally:
+            self._reading = None
+
+    def _over(self, order: View[Any]) -> View[list[Any]]:
+        order = whole_batches(order, self.batch_size) if self.last == "pad" else order
         return batch(order, self.batch_size, self.last == "discard")
 
     def _drawn(self, keys: Iterator[Any]) -> Iterator[list[Any]]:
-        keys = chain(self._carried, keys)
         first: list[Any] = []
         while len(drawn := list(islice(keys, self.batch_size))) == self.batch_size:
             first = first or list(drawn)
             yield drawn
         if self.last == "pad" and drawn:
             yield list(islice(chain(drawn, endlessly(first or drawn)), self.batch_size))
-        if self.last == "rollover":
-            self._carried = drawn
-        elif drawn and self.last == "keep":
+        if drawn and self.last == "keep":
             yield drawn
 
     def __len__(self) -> int:
-        n = len(self._carried) + len(self.sampler)  # type: ignore[arg-type]
+        n = len(self.sampler)  # type: ignore[arg-type]
+        if self.last == "rollover":
+            epoch = self.epoch if self._reading is None else self._reading
+            return (epoch + 1) * n // self.batch_size - epoch * n // self.batch_size
         return batch_count(n, self.batch_size, self.last)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the number of the next epoch, and the indices that were carried over to it.
-
-        >>> sampler = BatchSampler(range(5), 2, last="rollover")
-        >>> batches = list(sampler)
-        >>> sampler.state_dict()
-        {'epoch': 1, 'sampler': None, 'carried': [4]}
-        """
-        return {**super().state_dict(), "carried": list(map(plain, self._carried))}
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        carried = list(state["carried"])
-        if len(carried) > (self.batch_size - 1 if self.last == "rollover" else 0):
-            raise ValueError(
-                f"BatchSampler: the state carries {len(carried)} indices over, which does not go with"
-                f" batch_size={self.batch_size}, last={self.last!r}"
-            )
-        super()._restore(state)
-        self._carried = carried
-
-    def resume_after(self, state: Mapping[str, Any], read: int) -> int:
-        """Load the state of an epoch after `read` batches. Return how many batches the caller still has to
-        skip.
-        """
-        if state.get("carried"):
-            self._check_shares(state)  # other processes carried other indices over
-        self.load_state_dict(state)
-        if not isinstance(self.sampler, Sampler) or state["sampler"] is None:
-            return read
-        left = self.sampler.resume_after(state["sampler"], read * self.batch_size)
-        return read if left else 0
 
 
 class InfiniteSampler(NestedSampler):
@@ -144,16 +133,17 @@ class InfiniteSampler(NestedSampler):
     Parameters
     ----------
     sampler : iterable
-        A sampler or batch sampler, or any iterable that is not an iterator.
+        A sampler or batch sampler, or any iterable that can be iterated again.
     resume : bool
         True: every `iter` continues where the last one stopped. False (the default): it begins a new epoch.
 
     Raises
     ------
     TypeError
-        If `sampler` is not iterable, or is an iterator, which has one epoch only.
+        If `sampler` is not iterable.
     ValueError
-        If `resume` is not a bool; and, while it is read, if an epoch is empty.
+        If `resume` is not a bool; and, while it is read, if an epoch is empty, such as the second of an
+        iterator.
 
     Notes
     -----
@@ -171,53 +161,39 @@ class InfiniteSampler(NestedSampler):
     ([0, 1, 2, 0, 1, 2, 0], [1, 2])
     """
 
+    _kept = ("read",)
+
     def __init__(self, sampler: Iterable[Any], resume: bool = False) -> None:
         super().__init__(sampler)
-        if is_one_shot(sampler):
-            raise TypeError(
-                "InfiniteSampler: sampler should give a new iterator every epoch, but got the iterator"
-                f" {sampler!r}; make a list of it first"
-            )
         self.resume = as_bool(resume, "InfiniteSampler: resume")
-        self._place: tuple[int, int] = (0, 0)  # an epoch, and how many of its indices were read
-
-    def at_epoch(self, epoch: int) -> None:
-        """Return None: which indices come next depends on how far the sampler was read."""
+        self.read = 0  # indices of the epoch, with `resume`
 
     @property
     def epoch(self) -> int:
         """Number of the epoch that the next `iter` begins or, with ``resume=True``, continues."""
-        epoch, read = self._place
-        return epoch + (read > 0 and not self.resume)
+        return self._epoch
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next `iter` begin with epoch number `epoch` (0 or more)."""
         super().set_epoch(epoch)
-        self._place = self._epoch, 0
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the position, and the state of the inner sampler if it has one."""
-        return {**super().state_dict(), "place": list(self._place)}
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        super()._restore(state)
-        epoch, read = state["place"]
-        self._place = epoch, read
+        self.read = 0
 
     def _draw(self, epoch: int) -> Iterator[Any]:
-        return self._endless(epoch, self._place[1] if self.resume else 0)
-
-    def _endless(self, epoch: int, read: int) -> Iterator[Any]:
+        read = self.read
         for number in count(epoch):
             pass_epoch(self.sampler, number)
-            self._place = number, read
-            for key in draw(self.sampler, number, read):
+            self._epoch = number
+            for key in islice(draw(self.sampler, number), read, None):
                 read += 1
-                self._place = number, read
+                if self.resume:
+                    self.read = read
+                else:
+                    self._epoch = number + 1
                 yield key
             if not read:
                 raise ValueError(
-                    "InfiniteSampler: an epoch of its sampler is empty, so that it would search for ever"
+                    f"InfiniteSampler: epoch {number} of its sampler is empty, so it would search for ever."
+                    " Make a list of an iterator first."
                 )
             read = 0
 
@@ -231,3 +207,64 @@ def whole_batches(order: View[Any], size: int) -> View[Any]:
     """
     n = len(order)
     return cycle(order, -(-n // size) * size) if n % size else order
+
+
+class NumberedSampler(NestedSampler):
+    """The indices of another sampler, with a number of its own for each draw.
+
+    An index names an item, so two draws of one index in an epoch get the same random numbers. The k-th key
+    of this sampler is ``index + n * k``, for n samples. ``cycle(data)`` has the item of `index` there, and
+    `random_map` above it draws other numbers for each k.
+
+    Parameters
+    ----------
+    sampler : iterable
+        Indices of ``range(n)``. It may be endless.
+    data_source : int or sized
+        The number n of samples, or an object with a length. The length is asked for in every epoch.
+
+    Raises
+    ------
+    TypeError
+        If `sampler` is not iterable, or `data_source` is neither an int nor sized.
+    ValueError
+        If `data_source` is negative, or `sampler` is the share of one of several processes.
+
+    Notes
+    -----
+    One multiplication per index. Draws are numbered before they are dealt to processes: use
+    ``ShardedSampler(NumberedSampler(…))``, so that the samples are the same for any number of processes.
+
+    Examples
+    --------
+    >>> import seqkit as sk
+    >>> sampler = NumberedSampler([2, 0, 2], data_source=3)
+    >>> list(sampler)
+    [2, 3, 8]
+    >>> samples = sk.random_map(lambda x, rng: (x, rng.integers(100)), sk.cycle("abc"), seed=1)
+    >>> letters, numbers = zip(*(samples[key] for key in sampler))
+    >>> letters, len(set(numbers))
+    (('c', 'a', 'c'), 3)
+    """
+
+    def __init__(self, sampler: Iterable[Any], data_source: Any) -> None:
+        super().__init__(sampler)
+        sample_count(data_source, "NumberedSampler")
+        self.data_source = data_source
+        if world_of(sampler) > 1:
+            raise ValueError(
+                "NumberedSampler: sampler is the share of one of several processes. Number the draws before"
+                " they are dealt out: ShardedSampler(NumberedSampler(sampler, n), num_replicas, rank)"
+            )
+
+    def _over(self, order: View[Any]) -> View[int]:
+        return starmap(self._number, collate([order, arange(len(order))]))
+
+    def _drawn(self, keys: Iterator[Any]) -> Iterator[Any]:
+        return map(self._number, keys, count())
+
+    def _number(self, index: int, k: int) -> int:
+        return index + sample_count(self.data_source, "NumberedSampler") * k
+
+    def __len__(self) -> int:
+        return len(self.sampler)  # type: ignore[arg-type]

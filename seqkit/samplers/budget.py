@@ -18,10 +18,10 @@ from ..views.gather import gather
 from ..views.shuffle import shuffle
 from ..views.smap import smap
 from ..views.split import split
+from .base import NestedSampler
 from .distributed import world_of
 from .grouped import GroupedBatches, LastGroup
 from .keys import as_key, as_lengths
-from .nested import NestedSampler
 from .random_order import in_blocks
 
 __all__ = ["BudgetBatchSampler", "TokenBudgetBatchSampler"]
@@ -182,28 +182,20 @@ class BudgetBatchSampler(NestedSampler):
                 " different numbers of batches. Share the batches instead:"
                 " ShardedSampler(BudgetBatchSampler(sampler, lengths, …), num_replicas, rank, even='pad')"
             )
-        if not callable(lengths) and not hasattr(lengths, "__getitem__"):
-            raise TypeError(
-                f"BudgetBatchSampler: lengths must be a sequence, a mapping or a function, got {lengths!r}"
-            )
-        self.lengths = lengths
+        if not callable(lengths):
+            is_mapping = isinstance(lengths, Mapping)
+            lengths = (lengths if is_mapping else as_view(lengths, "BudgetBatchSampler: lengths")).__getitem__
+        self._length_of = lengths
         self.max_tokens, self.max_samples = max_tokens, max_samples
         self._budget = Budget("BudgetBatchSampler", max_tokens, max_samples, oversize)
-
-    def at_epoch(self, epoch: int) -> None:
-        """Return None: the sampler must be iterated to find out where batches end."""
 
     def _drawn(self, keys: Iterator[Any]) -> Iterator[list[Any]]:
         return self._budget.groups(self._with_lengths(keys))
 
     def _with_lengths(self, keys: Iterator[Any]) -> Iterator[tuple[Any, float]]:
-        lengths = self.lengths
-        if not callable(lengths) and not isinstance(lengths, Mapping):
-            lengths = as_view(lengths, "BudgetBatchSampler: lengths")
-        length_of = lengths if callable(lengths) else lengths.__getitem__
         for key in keys:
             key = as_key("BudgetBatchSampler: keys", key)
-            yield key, number_at_least(length_of(key), "BudgetBatchSampler: lengths", 0)
+            yield key, number_at_least(self._length_of(key), "BudgetBatchSampler: lengths", 0)
 
 
 class Budget:

@@ -1,124 +1,143 @@
-"""`DistributedSampler`: the indices of one of several processes, and `Share`, the base of such samplers."""
+"""Samplers for one of several processes or parts."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from itertools import cycle, islice
 from typing import Any
 
-from ..core.arguments import as_bool, int_at_least, positive_int
+import numpy as np
+
+from ..core.arguments import as_bool, positive_int
 from ..core.expression import walk
-from ..core.source import view
 from ..core.view import View
-from ..views.shard import Even, Shard, as_even, as_rank, shard
+from ..views.concatenate import concatenate
+from ..views.epochs import epochs
+from ..views.random_map import random_map
+from ..views.shard import Even, Shard, as_even, as_rank, refuse_drawn_seeds, shard
 from ..views.shuffle import shuffle
-from .base import Sampler, SeededSampler, chain_of
+from .base import NestedSampler, SeededSampler, chain_of, order_of
 from .keys import sample_count
+from .random_order import RandomSampler
+from .sequential import SequentialSampler
 
-__all__ = ["DistributedSampler", "Share", "as_place", "world_of"]
+__all__ = ["DistributedSampler", "ShardedSampler", "SplitSampler", "as_place", "world_of"]
 
 
-class Share(Sampler):
-    """The base of samplers that give the share of one of several processes.
+class ShardedSampler(NestedSampler):
+    """The share of one of several processes of another sampler or batch sampler.
 
-    An epoch that was begun by another number of processes continues with the indices that none has read. A
-    subclass sets `num_replicas`, `rank`, `even` and `contiguous`, and defines `_shared_at` and `_total`.
+    Parameters
+    ----------
+    sampler : iterable
+        Indices or batches, the same in every process. It may be endless.
+    num_replicas : int, optional
+        Number of processes (1 or more). None (the default) asks PyTorch, whose process group must be
+        initialised.
+    rank : int, optional
+        Number of this process, in ``[0, num_replicas)``. None (the default) asks PyTorch.
+    even : "pad", "drop" or None
+        What to do with a number of items that `num_replicas` does not divide. "pad" (the default) repeats
+        the first items, "drop" leaves out the last ones. With None some processes have one item fewer.
+    contiguous : bool
+        True: each process has a run of the items. False (the default): it has every `num_replicas`-th item.
+
+    Raises
+    ------
+    TypeError
+        If `sampler` is not iterable, a number is not an int, or `contiguous` is not a bool.
+    ValueError
+        If a number is out of range, `even` is unknown, PyTorch has no process group, or `sampler` draws its
+        order without a seed.
+
+    Notes
+    -----
+    A random sampler needs the same seed in every process. If the order of `sampler` is known, each process
+    reads its own share only. Otherwise it draws all items, and with `contiguous` keeps them. A loader can
+    resume with another number of processes: the items that no process has read are dealt out anew. Modelled
+    on ``ShardedIterator`` of GluonNLP.
+
+    Examples
+    --------
+    >>> [list(ShardedSampler(["a", "b", "c"], 2, rank)) for rank in range(2)]
+    [['a', 'c'], ['b', 'a']]
+    >>> from seqkit.samplers import BatchSampler
+    >>> list(ShardedSampler(BatchSampler(range(8), 2), 2, 1))
+    [[2, 3], [6, 7]]
     """
 
-    num_replicas: int
-    rank: int
-    even: Even | None
-    contiguous: bool
-    # The epoch that is resumed, and how many of its indices other numbers of processes have read.
-    _resumed = 0, 0
+    _kept = ("read",)
 
-    def _shared_at(self, epoch: int) -> View[Any] | None:
-        """Return the indices of all processes in an epoch, or None if they are not known in advance."""
-        raise NotImplementedError(f"{type(self).__name__} must define _shared_at(epoch)")
+    def __init__(
+        self,
+        sampler: Iterable[Any],
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        *,
+        even: Even | None = "pad",
+        contiguous: bool = False,
+    ) -> None:
+        super().__init__(sampler)
+        who = type(self).__name__
+        self.num_replicas, self.rank = as_place(num_replicas, rank, who)
+        self.even = as_even(even, who)
+        self.contiguous = as_bool(contiguous, f"{who}: contiguous")
+        self.read = 0  # items of the epoch that all processes had read before a resume
+        inner = chain_of(sampler)[-1]
+        if self.num_replicas > 1 and isinstance(inner, SeededSampler) and getattr(inner, "shuffle", True):
+            refuse_drawn_seeds([(type(inner).__name__, inner.seed)], who)
 
-    def _total(self) -> int:
-        """Return the number of indices of all processes in an epoch."""
-        raise NotImplementedError(f"{type(self).__name__} must define _total()")
-
-    def _share(self, shared: Any) -> View[Any]:
-        return shard(shared, self.rank, self.num_replicas, self.contiguous, even=self.even)
+    def _over(self, order: Any) -> View[Any]:
+        return shard(order, self.rank, self.num_replicas, self.contiguous, even=self.even)
 
     @property
     def order(self) -> View[Any] | None:
         """The share of epoch 0 as a view, or None if a sampler inside must be iterated to find out."""
-        shared = self._shared_at(0)
-        return None if shared is None else self._share(shared)
+        return super().at_epoch(0)
 
     def at_epoch(self, epoch: int) -> View[Any] | None:
         """Return this process's share of an epoch as a view; of a resumed epoch, that of the rest.
 
         Returns None if a sampler inside must be iterated to find out.
         """
-        shared = self._shared_at(epoch)
-        return None if shared is None else self._share(shared.skip(self._already_read(epoch)))
-
-    def _already_read(self, epoch: int) -> int:
-        resumed, read = self._resumed
-        return read if epoch == resumed else 0
+        shared = order_of(self.sampler, epoch)
+        return None if shared is None else self._over(shared.skip(self.read if epoch == self.epoch else 0))
 
     def set_epoch(self, epoch: int) -> None:
         """Set the number of the epoch that the next `iter` reads (0 or more)."""
+        if epoch != self.epoch:
+            self.read = 0
         super().set_epoch(epoch)
-        if epoch != self._resumed[0]:
-            self._resumed = epoch, 0
 
-    def _draw(self, epoch: int) -> Iterator[Any]:
+    def _draw(self, epoch: int) -> Iterable[Any]:
         rest = super()._draw(epoch)
-        self._resumed = epoch, 0
+        self.read = 0
         return rest
 
-    def __len__(self) -> int:
-        return len(self._share(range(self._total())[self._already_read(self.epoch) :]))
+    def _drawn(self, keys: Iterator[Any]) -> Iterator[Any]:
+        return self._dealt(islice(keys, self.read, None))
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state of the sampler besides its arguments, and how the epoch is shared."""
-        dealt = {"num_replicas": self.num_replicas, "read": self._already_read(self.epoch)}
-        return {**super().state_dict(), **dealt, "order": self._order_name()}
-
-    def _order_name(self) -> str:
-        """Return what the share of an epoch depends on, besides the seed and the number of processes."""
-        words = ["shuffled"] * getattr(self, "shuffle", False) + ["contiguous"] * self.contiguous
-        try:
-            return " ".join([str(self._total()), *words])
-        except TypeError:  # the sampler inside has no length
-            return " ".join(words)
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        read = int_at_least(state["read"], f"{type(self).__name__}: read of a state", 0)
-        super()._restore(state)
-        self._resumed = self.epoch, read
-
-    def resume_after(self, state: Mapping[str, Any], read: int) -> int:
-        """Load the state of an epoch after `read` indices per process. Return how many indices are left to
-        skip.
-
-        With another number of processes, the indices that no process has read are dealt out anew.
-        """
-        self.load_state_dict(state)
-        own, other = self._order_name(), state["order"]
-        if read and other != own:
-            raise ValueError(
-                f"{type(self).__name__}: the state is in the middle of an epoch of {other} indices, got {own}"
-                " indices. Resume it with the same arguments, or call set_epoch to begin an epoch"
-            )
-        replicas = state["num_replicas"]
-        if read == 0 or replicas == self.num_replicas:
-            return read
+    def _dealt(self, shared: Iterator[Any]) -> Iterator[Any]:
+        """Deal out items in rounds, and yield those of this process."""
         if self.contiguous:
-            raise ValueError(
-                f"{type(self).__name__}: with contiguous=True the state of {replicas} processes resumes with"
-                f" as many only, got num_replicas={self.num_replicas}"
-            )
-        self._resumed = self.epoch, self._resumed[1] + replicas * read
-        return 0
+            yield from self._over(list(shared))
+            return
+        first = deal = list(islice(shared, self.num_replicas))
+        while len(deal) == self.num_replicas:
+            yield deal[self.rank]
+            deal = list(islice(shared, self.num_replicas))
+        if deal and self.even == "pad":
+            deal += islice(cycle(list(first)), self.num_replicas - len(deal))
+        if self.even != "drop":
+            yield from deal[self.rank : self.rank + 1]
+
+    def __len__(self) -> int:
+        total: int = len(self.sampler)  # type: ignore[arg-type]
+        return len(self._over(range(total)[self.read :]))
 
 
-class DistributedSampler(Share, SeededSampler):
+class DistributedSampler(ShardedSampler):
     """The indices of one of several processes, in an order that all of them agree on.
 
     Parameters
@@ -182,27 +201,16 @@ class DistributedSampler(Share, SeededSampler):
         even: Even | None = "pad",
         contiguous: bool = False,
     ) -> None:
-        if seed is None:
-            raise TypeError(
-                "DistributedSampler: seed must be an int of at least 0, the same in every process, got None"
-            )
-        super().__init__(seed)
         sample_count(dataset, "DistributedSampler", "dataset")
         self.dataset = dataset
-        self.num_replicas, self.rank = as_place(num_replicas, rank, "DistributedSampler")
         self.shuffle = as_bool(shuffle, "DistributedSampler: shuffle")
         self.drop_last = as_bool(drop_last, "DistributedSampler: drop_last")
-        self.even = as_even("drop" if self.drop_last and even == "pad" else even, "DistributedSampler")
-        if self.drop_last and self.even != "drop":
+        if self.drop_last and even not in ("pad", "drop"):
             raise ValueError(f"DistributedSampler: drop_last=True means even='drop', got even={even!r}")
-        self.contiguous = as_bool(contiguous, "DistributedSampler: contiguous")
-
-    def _shared_at(self, epoch: int) -> View[int]:
-        indices = view(range(self._total()))
-        return shuffle(indices, self.seed).at_epoch(epoch) if self.shuffle else indices
-
-    def _total(self) -> int:
-        return sample_count(self.dataset, "DistributedSampler", "dataset")
+        even = "drop" if self.drop_last else even
+        sampler = RandomSampler(dataset, seed=seed) if self.shuffle else SequentialSampler(dataset)
+        super().__init__(sampler, num_replicas, rank, even=even, contiguous=contiguous)
+        self.seed = seed
 
 
 def as_place(num_replicas: Any, rank: Any, who: str) -> tuple[int, int]:
@@ -220,6 +228,12 @@ def as_place(num_replicas: Any, rank: Any, who: str) -> tuple[int, int]:
     return num_replicas, as_rank(rank, num_replicas, who, "num_replicas")
 
 
+def process_group() -> Any:
+    """Return PyTorch's module for process groups if a group is initialised, otherwise None."""
+    group: Any = sys.modules.get("torch.distributed")  # a program with a process group has imported it
+    return group if group is not None and group.is_available() and group.is_initialized() else None
+
+
 def world_of(sampler: Any) -> int:
     """Return the number of processes that share the keys of a sampler. It is 1 if they are not shared.
 
@@ -227,13 +241,86 @@ def world_of(sampler: Any) -> int:
     (2, 3, 1)
     """
     chain = chain_of(sampler)
-    shares = [one.num_replicas for one in chain if isinstance(one, Share)]
+    shares = [one.num_replicas for one in chain if isinstance(one, ShardedSampler)]
     if chain and isinstance(chain[-1], View):
         shares += [node._world_size for node in walk(chain[-1]) if isinstance(node, Shard)]
     return max(shares, default=1)
 
 
-def process_group() -> Any:
-    """Return PyTorch's module for process groups if a group is initialised, otherwise None."""
-    group: Any = sys.modules.get("torch.distributed")  # a program with a process group has imported it
-    return group if group is not None and group.is_available() and group.is_initialized() else None
+class SplitSampler(SeededSampler):
+    """The indices of one of several fixed parts, in random order, once or several times.
+
+    Parameters
+    ----------
+    length : int or sized
+        The number of indices of all parts, or an object with a length. The length is asked for in every
+        epoch.
+    num_replicas : int
+        Number of parts (1 or more).
+    rank : int
+        Number of this part, in ``[0, num_replicas)``. Parts are runs of indices. The first ``length %
+        num_replicas`` parts have one index more.
+    even_size : bool
+        True: shorter parts get one index of another part, a random one in every pass.
+    repeat : int
+        Passes over the part per epoch (1 or more), each in its own order.
+    shuffle : bool
+        True (the default): in random order.
+    seed : int, optional
+        0 or more. None (the default) draws one from the system, once.
+
+    Raises
+    ------
+    TypeError
+        If `length` is neither an int nor sized, or a number is not an int.
+    ValueError
+        If a number is out of range, or a flag is not a bool.
+
+    Notes
+    -----
+    No memory at 65,536 indices and above. Unlike with `DistributedSampler`, an index is in the same part in
+    every epoch. Modelled on ``SplitSampler`` of GluonNLP.
+
+    Examples
+    --------
+    >>> [list(SplitSampler(7, 3, part, shuffle=False)) for part in range(3)]
+    [[0, 1, 2], [3, 4], [5, 6]]
+    >>> [len(SplitSampler(7, 3, part, even_size=True, repeat=2)) for part in range(3)]
+    [6, 6, 6]
+    """
+
+    def __init__(
+        self,
+        length: Any,
+        num_replicas: int = 1,
+        rank: int = 0,
+        even_size: bool = False,
+        repeat: int = 1,
+        shuffle: bool = True,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(seed)
+        sample_count(length, "SplitSampler", "length")
+        self.length = length
+        self.num_replicas, self.rank = as_place(num_replicas, rank, "SplitSampler")
+        self.even_size = as_bool(even_size, "SplitSampler: even_size")
+        self.repeat = positive_int(repeat, "SplitSampler: repeat")
+        self.shuffle = as_bool(shuffle, "SplitSampler: shuffle")
+
+    @property
+    def order(self) -> View[int]:
+        """The indices of an epoch, as a view."""
+        n, name = sample_count(self.length, "SplitSampler", "length"), f"part {self.rank}"
+        part: View[int] = shard(range(n), self.rank, self.num_replicas)
+        size, indices = len(part), part
+        if self.even_size and size * self.num_replicas < n:
+            start = part[0] if size else 0
+            others = concatenate([range(start), range(start + size, n)])
+            indices = concatenate([part, random_map(_any, [others], self.seed, name=name)])
+        if self.shuffle:
+            indices = shuffle(indices, self.seed, name=name)
+        return epochs(indices, self.repeat)
+
+
+def _any(items: View[int], rng: np.random.Generator) -> int:
+    return items[int(rng.integers(len(items)))]

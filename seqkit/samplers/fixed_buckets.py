@@ -123,15 +123,16 @@ class FixedBucketSampler(GroupedBatches):
         self.ratio = number_at_least(ratio, "FixedBucketSampler: ratio", 0)
         self.shuffle = as_bool(shuffle, "FixedBucketSampler: shuffle")
         self.use_average_length = as_bool(use_average_length, "FixedBucketSampler: use_average_length")
-        if self.use_average_length and ratio:
-            raise ValueError(
-                "FixedBucketSampler: use_average_length=True determines the batch sizes, but got"
-                f" ratio={ratio}. Pass only one of them."
-            )
         self.last: Last = as_last(last, "FixedBucketSampler: last", allowed=("keep", "discard"))
         table = as_lengths(lengths, "FixedBucketSampler: lengths")
         if bucket_keys is None:
-            bucket_keys = self._keys_of_scheme(table, num_buckets, bucket_scheme)
+            num_buckets = positive_int(num_buckets, "FixedBucketSampler: num_buckets")
+            scheme = ConstWidthBucket() if bucket_scheme is None else bucket_scheme
+            check_callable(scheme, "FixedBucketSampler: bucket_scheme")
+            bucket_keys = []
+            if len(table):
+                most, least = key_of_row(table.max(axis=0)), key_of_row(table.min(axis=0))
+                bucket_keys = scheme(most, least, num_buckets)
         keys = as_lengths(bucket_keys, "FixedBucketSampler: bucket_keys")
         if len(table) and len(keys) and keys.shape[1] != table.shape[1]:
             raise ValueError(
@@ -140,21 +141,12 @@ class FixedBucketSampler(GroupedBatches):
             )
         self._num_samples = len(table)
         self._buckets = self._filled(table, np.unique(keys, axis=0), dict(batch_sizes or {}))
-        if self.ratio and len(self._buckets) > 1 and {*self.batch_sizes.values()} == {self.batch_size}:
+        is_used = len(self._buckets) < 2 or {*self.batch_sizes.values()} != {self.batch_size}
+        if self.ratio and (self.use_average_length or not is_used):
             raise ValueError(
-                f"FixedBucketSampler: ratio={ratio} has no effect. Each bucket has batches of"
-                f" batch_size={batch_size}, because its key is not far enough below the greatest key. Pass a"
-                " larger ratio or more buckets, or leave out ratio."
+                f"FixedBucketSampler: ratio={ratio} has no effect on the batch sizes {self.batch_sizes}. Pass"
+                " a greater ratio without use_average_length, or leave it out."
             )
-
-    def _keys_of_scheme(self, table: LengthArray, num_buckets: int, scheme: Scheme | None) -> list[Any]:
-        """Return the keys that a scheme chooses."""
-        num_buckets = positive_int(num_buckets, "FixedBucketSampler: num_buckets")
-        scheme = ConstWidthBucket() if scheme is None else scheme
-        check_callable(scheme, "FixedBucketSampler: bucket_scheme")
-        if not len(table):
-            return []
-        return scheme(key_of_row(table.max(axis=0)), key_of_row(table.min(axis=0)), num_buckets)
 
     def _filled(self, table: LengthArray, keys: LengthArray, sizes: dict[Any, int]) -> list[_Bucket]:
         """Return the buckets that are not empty, the greatest key first."""

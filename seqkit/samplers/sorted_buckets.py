@@ -16,7 +16,7 @@ from ..views.smap import smap
 from ..views.unbatch import unbatch
 from .grouped import GroupedBatches, LastGroup
 from .keys import Order
-from .sorted import as_sort_keys, sort_order
+from .sequential import as_sort_keys, sort_order
 
 __all__ = ["SortedBucketSampler"]
 
@@ -99,8 +99,8 @@ class SortedBucketSampler(GroupedBatches):
 
     def _cut(self, samples: list[int]) -> list[list[int]]:
         """Return the batches of one run."""
-        keys = self._keys[samples] if isinstance(self._keys, np.ndarray) else [self._keys[i] for i in samples]
-        return list(batch(gather(samples, sort_order(keys, self.reverse)), self.batch_size))
+        order = sort_order(self._keys[samples], self.reverse)
+        return list(batch(gather(samples, order), self.batch_size))
 
     def _shuffled(self, samples: list[int], rng: np.random.Generator) -> list[list[int]]:
         batches = self._cut(samples)
