@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import seqkit as sk
 from seqkit.samplers import (
     BatchSampler,
+    BudgetBatchSampler,
     DistributedSampler,
     FilterSampler,
     FixedBucketSampler,
@@ -792,6 +793,36 @@ def test_a_batch_sampler_has_the_epochs_of_its_sampler():
     plain = BatchSampler([1], 1)
     list(plain)
     assert plain.epoch == 1
+
+
+@pytest.mark.parametrize("kind", ["random", "distributed", "weighted"])
+def test_samplers_of_torch_work_inside_those_of_seqkit(kind):
+    torch = pytest.importorskip("torch")
+    data = torch.utils.data
+    make = {
+        "random": lambda: data.RandomSampler(range(12), generator=torch.Generator().manual_seed(3)),
+        "distributed": lambda: data.DistributedSampler(range(12), 1, 0),
+        "weighted": lambda: data.WeightedRandomSampler(
+            [1.0] * 12, 12, generator=torch.Generator().manual_seed(3)
+        ),
+    }[kind]
+    expected = [int(i) for i in make()]
+    assert list(itertools.chain(*BatchSampler(make(), 5))) == expected
+    assert len(BatchSampler(make(), 5)) == 3
+    shares = [list(ShardedSampler(make(), 3, rank)) for rank in range(3)]
+    assert [shares[k % 3][k // 3] for k in range(12)] == expected
+    assert list(itertools.chain(*BudgetBatchSampler(make(), [1] * 12, 5))) == expected
+    assert list(itertools.islice(InfiniteSampler(make()), 12)) == expected
+    assert [key % 12 for key in NumberedSampler(make(), 12)] == expected
+
+
+def test_the_epoch_of_a_sampler_of_torch_is_set_through_those_of_seqkit():
+    data = pytest.importorskip("torch.utils.data")
+    inner = data.DistributedSampler(range(12), 2, 0)
+    outer = BatchSampler(inner, 3)
+    outer.set_epoch(4)
+    assert inner.epoch == 4
+    assert list(itertools.chain(*outer)) == list(inner)
 
 
 # -------------------------------------------------------------------- all
