@@ -31,12 +31,10 @@ from .collation.base import Place
 from .collation.leaves import as_arrays, check_ints, is_array_like, is_masked, stack_arrays
 from .core.lazy import public_names
 from .core.randomness import as_seed
-from .core.view import View
 from .core.worker import empty, is_placing
-from .engine.prefetch import Prefetch
 from .loader import loader as _loader
 from .loader.loader import Batch
-from .loader.pipeline import WorkerStart
+from .loader.pipeline import BatchKind, WorkerStart
 from .streams.batch import StreamBatch as _StreamBatch
 from .streams.batch import like
 from .streams.loader import StreamLoader as _StreamLoader
@@ -172,7 +170,7 @@ _STACKED_BY_NUMPY = frozenset("?bhilqBHILQefdFD")
 
 
 class _ArrayLike(ABC):  # noqa: B024
-    """Arrays of other libraries, and lists of numbers from tables."""
+    """BatchKind of other libraries, and lists of numbers from tables."""
 
     @classmethod
     def __subclasshook__(cls, kind: type) -> bool:
@@ -218,6 +216,28 @@ class _WorkerStart(WorkerStart):
     """Also imports PyTorch in the worker, because it is defined in this module."""
 
 
+class _Tensors(BatchKind):
+    collate = staticmethod(default_collate)
+    convert = staticmethod(default_convert)
+    start = _WorkerStart
+    rows_are_keys = True
+    no_pinning = "no accelerator is found"
+    pin = staticmethod(pin_memory)
+
+    @property
+    def pinner(self) -> Any:
+        return CudaPinner() if torch.cuda.is_available() else None
+
+    def seed(self) -> int:
+        """Return the number that PyTorch's generator gives next, without drawing it."""
+        peek = torch.Generator()
+        peek.set_state(torch.get_rng_state())
+        return as_seed(peek, "DataLoader: seed")
+
+    def draw(self) -> int:
+        return as_seed(torch.default_generator, "DataLoader: seed")
+
+
 class DataLoader(_loader.DataLoader[Batch]):
     """`torch.utils.data.DataLoader` as a drop-in: the same arguments, tensors out.
 
@@ -255,71 +275,7 @@ class DataLoader(_loader.DataLoader[Batch]):
     [[tensor([0, 1]), tensor([0, 1])], [tensor([2]), tensor([0])]]
     """
 
-    _default_collate_fn: Callable[[Any], Any] = staticmethod(default_collate)
-    _default_convert_fn: Callable[[Any], Any] = staticmethod(default_convert)
-    _worker_start = _WorkerStart
-    _no_pinning = "no accelerator is found"
-    _is_resumed = False  # it has the seed of a state
-
-    def _first_seed(self) -> int:
-        self._seeded_by = torch.initial_seed()
-        # The seed and the number of the epoch that followed each number drawn from PyTorch's generator.
-        self._drawn: dict[int, tuple[int, int]] = {}
-        self._draws = self._options.seed is None and self._options.generator is None
-        if not self._draws:
-            return super()._first_seed()
-        peek = torch.Generator()
-        peek.set_state(torch.get_rng_state())
-        return as_seed(peek, "DataLoader: seed")
-
-    def _draw_seed(self) -> None:
-        """Draw a number from PyTorch's generator, as PyTorch does in every epoch.
-
-        It is the seed if this is the first epoch, or if another seed was set since. A number that was drawn
-        before means that the same seed was set again. Then the same order comes again, unless samplers or
-        data sets depend on the number of the epoch.
-        """
-        if not self._draws:
-            return
-        number = as_seed(torch.default_generator, "DataLoader: seed")
-        if self._is_resumed:
-            return  # the seed is that of the state
-        seed, epoch = self.seed, self.epoch
-        epochs = self._epochs
-        is_counted = epochs.latest is not None and epoch == epochs.latest.epoch + 1  # nobody has set it
-        may_repeat = is_counted and epochs.sampler is None and not epochs.listeners
-        if number in self._drawn and may_repeat:
-            seed, epoch = self._drawn[number]
-        elif not self._drawn or self._seeded_by != torch.initial_seed():
-            seed = number
-        self._drawn[number] = seed, epoch
-        self._seeded_by = torch.initial_seed()
-        self._set_seed(seed)
-        if epoch != self.epoch:
-            self._epochs.move_to(epoch)
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
-        self._is_resumed = True  # it still draws, so that samplers of PyTorch draw the same as before
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self._draws = self._draws and not self._drawn  # a copy goes on with its seed, in any process
-
-    def _with_workers(self, items: View[Any], epoch: int | None = None) -> View[Any]:
-        node = super()._with_workers(items, epoch)
-        return node.changed(pinner=CudaPinner()) if self._pins() and isinstance(node, Prefetch) else node
-
-    def _iterated(self, pipeline: View[Any], plan: Any) -> Iterator[Any]:
-        batches = super()._iterated(pipeline, plan)
-        # Copies only batches that did not come in a slot.
-        return map(pin_memory, batches) if self._pins() else batches
-
-    def _pins(self) -> bool:
-        return bool(self.pin_memory) and self._can_pin()
-
-    def _can_pin(self) -> bool:
-        return torch.cuda.is_available()
+    _kind = _Tensors()
 
 
 class StreamBatch(_StreamBatch):

@@ -52,10 +52,12 @@ class Collector:
 class Evaluator:
     """The pipeline of a node in a worker, keyed for the epoch of the current job.
 
-    `begin_item` is called with the epoch and the index before an item is computed.
+    `begin_item` is called with the view, the epoch and the index before an item is computed.
     """
 
-    def __init__(self, pipeline: View[Any], begin_item: Callable[[Any, Any], None] | None = None) -> None:
+    def __init__(
+        self, pipeline: View[Any], begin_item: Callable[[Any, Any, Any], None] | None = None
+    ) -> None:
         self._pipeline = pipeline
         self._begin_item = begin_item
         self._epoch: Hashable = UNKEYED
@@ -75,7 +77,7 @@ class Evaluator:
 
         Stops between two items when `budget_ns` are over, unless `goes_on` then returns True, or when the
         sink has no more room. `began` is called at the start of each item after the first, with the time in
-        monotonic nanoseconds. With `begin_planned`, which is called like `begin_item`, each item is read
+        monotonic nanoseconds. With `begin_planned`, which is called with epoch and index, each item is read
         singly. A process that an item has forked ends when it leaves it.
         """
         done, count, has_room, put, clock = 0, len(indices), True, sink.put, monotonic_ns
@@ -124,7 +126,7 @@ class Evaluator:
         # Indexing is cheaper for a single item, and reads no item before it has begun. But an indexed node
         # reads ahead, and would compute items that other workers compute too.
         is_cheap = type(view._known) is int and not view._reads_ahead
-        begin = begin_planned or self._begin_item
+        begin = begin_planned or (self._begin_item and partial(self._begin_item, view))
         if begin is not None:
             items = None if begin_planned or is_cheap else view._iter(indices)
             # A map goes on after an error, unlike a generator.

@@ -646,8 +646,11 @@ def _cancel(backend: Backend, jobs: list[Job]) -> None:
         backend.cancel(job)
 
 
-def _cancel_all(backend: Backend, jobs: dict[int, Job], _: object = None) -> None:
-    _cancel(backend, list(jobs.values()))
+def _cancel_all(
+    backend: Backend, jobs: dict[int, Job], _: object = None, cancel: Callable[..., None] = _cancel
+) -> None:
+    # An argument, because the names of this module may be gone when the program ends.
+    cancel(backend, list(jobs.values()))
 
 
 def _end_stages(stages: list[LowerPlan], _: object = None) -> None:

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from ..core.view import View
+
 _SEEDS = struct.Struct("<QQI")
 
 
@@ -94,6 +96,35 @@ def seed_item(seed: Any, initial: int, epoch: int, index: Any) -> None:
     except TypeError:  # arrays of several numbers have `__index__` too
         number = getattr(index, "number", index)
     seed_globals("item", seed, epoch, number, initial=initial, on_devices=False)
+
+
+def seed_item_of(seed: Any, initial: int, view: View[Any], epoch: int, index: Any) -> None:
+    """Seed the global generators for an item of a view, also by the first sample that it is made of.
+
+    So the processes of a job draw different numbers for different samples, and equal ones for the same.
+    """
+    number = index if type(index) is int else getattr(index, "number", None)
+    seed_item(seed, initial, epoch, (number, first_key(view, index)))
+
+
+def first_key(view: View[Any], index: Any) -> Any:
+    """Return the index of the first sample that an item is made of, in the object of the user that has it.
+
+    It is the index in a view further up if that view does not know which items it reads.
+
+    >>> from seqkit import batch, shard
+    >>> first_key(batch(shard("abcdef", 1, 2), 2), 1)
+    5
+    """
+    while view._sources:
+        source = view._sources[0]
+        try:
+            indices = next((found for one, found in view._parts(index) if one is source), ())
+            index = next(iter(indices))
+        except Exception:  # not known, or the index is not there
+            break
+        view = source
+    return index
 
 
 # Modules with a global generator, and its functions.

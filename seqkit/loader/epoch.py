@@ -1,79 +1,150 @@
-"""The iterator over one epoch of a loader."""
+"""The iterator over one epoch of a loader, and its position."""
 
 from __future__ import annotations
 
+import marshal
+import zlib
+from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
 from ..core.errors import EvaluationError, seterr
+from ..core.iteration import Progress, restarting
 from ..core.tracebacks import hide_frames
 from ..engine.protocol import PrefetchError
-from .keys import by_number
+from .keys import numbered
 from .on_error import Recovered
-from .position import Position
 
-__all__ = ["Epoch"]
+__all__ = ["Epoch", "Position", "drawn"]
+
+
+@dataclass(eq=False)
+class Position:
+    """How far the consumer of an epoch is. It outlives the iterator.
+
+    Attributes
+    ----------
+    epoch : int
+        Its number.
+    base : int
+        Samples of the order that all processes had read when this one joined them.
+    start, batch : int
+        The numbers of the first batch and of the next one.
+    length : int or None
+        Batches of the epoch, if that is known.
+    sampler : object
+        The state of the sampler before the epoch.
+    crcs : deque of int
+        A checksum of the keys before the next batch, and of those before each batch that workers have drawn
+        since. Empty if the sampler needs no check.
+    ended : bool
+        Whether the iterator was exhausted.
+    """
+
+    epoch: int
+    base: int
+    start: int
+    length: int | None
+    sampler: Any
+    crcs: deque[int] = field(default_factory=deque)
+    batch: int = 0
+    ended: bool = False
+
+    def __post_init__(self) -> None:
+        self.batch = self.start
+
+    def is_over(self) -> bool:
+        """Return whether everything was read."""
+        return self.ended or self.batch == self.length
+
+    def advance(self) -> None:
+        """Count a batch as read."""
+        self.batch += 1
+        self.skip()
+
+    def skip(self) -> None:
+        """Drop the checksum before a batch that was read."""
+        if len(self.crcs) > 1:
+            self.crcs.popleft()
+
+
+def drawn(keys: Iterator[Any], start: int, crcs: deque[int]) -> Iterator[Any]:
+    """Number the keys that a sampler gives, and note their checksums. The iterator survives errors."""
+    number = start
+
+    def run(progress: Progress) -> Iterator[Any]:
+        nonlocal number
+        try:
+            for key in keys:
+                if crcs:
+                    crcs.append(checksum(key, crcs[-1]))
+                number += 1
+                yield numbered(key, number - 1)
+            progress.done = True
+        except BaseException as error:
+            progress.interrupted = not isinstance(error, Exception)
+            raise
+
+    return restarting(run)
+
+
+def checksum(keys: Any, before: int) -> int:
+    """Return a checksum of a key, or of the keys of a batch, and of those before. Only plain values count.
+
+    >>> checksum([3, 1], 0) == checksum(1, checksum(3, 0)) != checksum([1, 3], 0), checksum(object(), 7)
+    (True, 7)
+    """
+    for key in keys if isinstance(keys, list) else (keys,):
+        with suppress(ValueError):
+            before = zlib.crc32(marshal.dumps(key, 2), before)
+    return before
 
 
 class Epoch(Iterator[Any]):
-    """The batches of one epoch, from a position on.
+    """The batches of one epoch, from a position on. It begins at the first `next`.
 
     Parameters
     ----------
-    items : iterator
-        It survives errors.
-    position : Position
-        It is kept up to date.
+    begin : callable
+        Begins the next epoch of the loader. Returns the items, their position, and a function to call at
+        the end.
+    upcoming : callable
+        Returns the position at which that would be.
     failed : list
         Receives the failures of `Recovered` batches.
-    begin : callable
-        Called with the iterator and its position before the first batch.
-    finish : callable
-        Called once, at the end.
     """
 
-    def __init__(
-        self,
-        items: Iterator[Any],
-        position: Position,
-        failed: list[tuple[Any, str]],
-        begin: Callable[[Epoch, Position], None],
-        finish: Callable[[], None],
-    ) -> None:
-        self._items = items
-        self._position = position
-        self._failed = failed
-        self._finish: Callable[[], None] | None = finish
-        self._begin: Callable[[Epoch, Position], None] | None = begin
+    def __init__(self, begin: Any, upcoming: Callable[[], Position], failed: list[tuple[Any, str]]) -> None:
+        self._begin, self._upcoming, self._failed = begin, upcoming, failed
+        self._position: Position | None = None
         self._was_cut_short = False  # whether the last error ended the iteration
 
-    def follow(self, other: Epoch) -> None:
-        """Read the epoch of another iterator, which was not read."""
-        finish = self._finish
-        self._items, self._position, self._finish = other._items, other._position, other._finish
-        if finish is not None:
-            finish()
-
     def __next__(self) -> Any:
-        if self._begin is not None:
-            begin, self._begin = self._begin, None
-            begin(self, self._position)
+        if self._position is None:
+            self._items, self._position, self._finish = self._begin()
+            self._begin = None
+        position = self._position
         while True:
             try:
                 item = next(self._items)
             except StopIteration:
-                self._end()
+                if not position.ended:
+                    position.ended = not self._was_cut_short
+                    self._finish()
                 raise
             except BaseException as error:
                 if isinstance(error, Exception):
                     self._was_cut_short = not _costs_a_batch(error)
-                    self._position.advance(not self._was_cut_short)
+                    if not self._was_cut_short:
+                        position.advance()
                 if isinstance(error, EvaluationError):
-                    error.index = by_number(error.index)
+                    error.index = _by_number(error.index)
                 hide_frames(error)
                 raise
             self._was_cut_short = False
-            self._position.advance(1)
+            position.advance()
             if type(item) is not Recovered:
                 return item
             self._failed.extend(item.failed)
@@ -82,22 +153,20 @@ class Epoch(Iterator[Any]):
 
     @property
     def first_batch(self) -> int:
-        """The number of the batch with which it began: above 0 after a resume."""
-        return self._position.start.batch
+        """The number of the batch with which it begins: above 0 after a resume."""
+        return (self._position or self._upcoming()).start
 
     def __bool__(self) -> bool:
         return True
 
-    def __len__(self) -> int:
-        if self._position.length is None:
-            raise TypeError("DataLoader: no length, for its data set or sampler has none")
-        return self._position.length
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("Iterators cannot be copied or pickled. Pickle the loader instead.")
 
-    def _end(self) -> None:
-        self._position.ended = not self._was_cut_short
-        finish, self._finish = self._finish, None
-        if finish is not None:
-            finish()
+    def __len__(self) -> int:
+        length = (self._position or self._upcoming()).length
+        if length is None:
+            raise TypeError("DataLoader: no length, for its data set or sampler has none")
+        return length
 
 
 def _costs_a_batch(error: Exception) -> bool:
@@ -105,3 +174,8 @@ def _costs_a_batch(error: Exception) -> bool:
     if isinstance(error, PrefetchError):
         return False
     return isinstance(error, EvaluationError | RecursionError) or seterr() == "passthrough"
+
+
+def _by_number(index: Any) -> Any:
+    """Return the index of an error with numbers in place of samples that the caller has read."""
+    return list(map(_by_number, index)) if isinstance(index, list) else getattr(index, "number", index)

@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from dataclasses import KW_ONLY, dataclass, fields
 from functools import partial
-from itertools import count
-from typing import TYPE_CHECKING, Any, Generic, Self
+from itertools import chain, islice
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self
 from weakref import WeakSet
 
-from ..collation.default import default_collate, default_convert
+from ..collation.base import shown
 from ..core.arguments import int_at_least
 from ..core.chaining import Displayed
-from ..core.expression import walk
-from ..core.iteration import restarting
+from ..core.iteration import is_one_shot, restarting
 from ..core.lengths import Unsized
-from ..core.once import Deferred
+from ..core.randomness import as_seed
+from ..core.set_epoch import tell
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames, warn
 from ..core.view import View
-from ..core.worker import Opened
-from ..engine.engine import Engine
 from ..engine.prefetch import Prefetch
-from ..samplers.base import whole_order
-from .advice import (
-    warn_of_exhausted,
-    warn_of_no_batch,
-    warn_of_one_reader,
-    warn_of_ranks,
-    warn_of_too_many_workers,
-)
-from .epoch import Epoch
-from .epoch_counter import EpochCounter
-from .iterable import iterable_split
-from .keys import numbered
-from .options import Options
-from .parts import InTurn
-from .pipeline import Pipeline, Workers, WorkerStart
-from .position import Position
-from .resumable import Resumable
-from .signature import takes
+from ..samplers.base import Sampler, chain_of, draw, pass_epoch
+from ..samplers.batches import InfiniteSampler
+from .advice import warn_of_no_batch, warn_of_one_reader, warn_of_ranks, warn_of_workers
+from .checks import check
+from .epoch import Epoch, Position, drawn
+from .pipeline import BatchKind, Composed, Pipeline
+from .state import Units, check_place, check_state, keeps_dataset_state, own_state, restore, state_at
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -52,8 +42,16 @@ else:
 
 __all__ = ["DataLoader"]
 
+# PyTorch refuses to set these, too.
+_FROZEN = ("dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "persistent_workers")
+# The samplers of a loader are made of these.
+_OF_THE_ORDER = ("shuffle", "last_batch", "seed", "generator")
+# Above the number of batches of any epoch. A range ends where the data set does.
+_WITHOUT_END = 1 << 62
 
-class DataLoader(Resumable, Displayed, Generic[Batch]):
+
+@dataclass(eq=False, repr=False)
+class DataLoader(Displayed, Generic[Batch]):
     """Batches of a data set, in a fresh order every epoch, computed ahead by workers.
 
     The arguments become views over the data set. ``loader.view`` is the result, and every `iter` reads one
@@ -94,7 +92,7 @@ class DataLoader(Resumable, Displayed, Generic[Batch]):
         Workers make it run ahead of the consumer.
     batch_sampler : iterable, optional
         Lists of indices or keys, in place of `batch_size`, `shuffle`, `sampler` and `drop_last`. A list of
-        lists of indices, or a tuple of tuples, gives a list of batches.
+        lists of indices gives a list of batches.
     num_workers : int
         Number of workers (0 or more). 0 (the default) computes in the calling thread.
     collate_fn : callable, optional
@@ -130,8 +128,8 @@ class DataLoader(Resumable, Displayed, Generic[Batch]):
         For `shuffle` and the workers (0 or more). None (the default) draws one, once.
     last_batch : "keep", "discard", "rollover" or "pad", optional
         What to do with a last batch that is short. "keep" (the default) yields it. "discard" leaves it out.
-        "rollover" puts its samples at the beginning of the next epoch. "pad" completes it with the first
-        samples of the epoch. The calling process reads an iterable data set if this is "rollover" or "pad".
+        "rollover" puts its samples at the beginning of the next epoch, for data sets with indices. "pad"
+        completes it with the first samples of the epoch. The calling process then reads an iterable data set.
     transform : callable, optional
         Applied to every sample, in the workers. `batch_transform` is applied to every batch.
     on_error : "raise", "skip", "replace" or callable
@@ -139,9 +137,8 @@ class DataLoader(Resumable, Displayed, Generic[Batch]):
         sample out. "replace" takes the next sample that can be read. A function is called with the
         `EvaluationError` and returns a sample. ``loader.failed`` lists what failed. A list of batches gets
         shorter if no sample of a batch is left.
-    iterable_split : "none", "parts", "reader" or "workers", optional
-        How to read a data set that can only be iterated. "none": one worker does. "parts": each worker reads
-        whole parts, the iterables that ``dataset.split(part, dataset.parts)`` returns. "reader": the calling
+    iterable_split : "none", "reader" or "workers", optional
+        How to read a data set that can only be iterated. "none": one worker does. "reader": the calling
         process reads samples, and the workers, which do not get the data set, transform and collate them.
         "workers": every worker iterates the data set, which chooses its part by `get_worker_info`. The order
         then depends on the number of workers, and there is no `state_dict`. None (the default) is "reader" if
@@ -151,10 +148,11 @@ class DataLoader(Resumable, Displayed, Generic[Batch]):
     Attributes
     ----------
     dataset, seed, collate_fn, batch_size, prefetch_factor, sampler, batch_sampler
-        As given, or the object that the loader uses instead, or None. The other arguments are attributes,
-        too. None of them can be changed. A `sampler` that was not given shows the order of the next epoch.
+        As given, or the object that the loader uses instead, or None. `collate_fn` includes `transform` and
+        `batch_transform`. The other arguments are attributes, too. Those that PyTorch does not freeze can be
+        set, and count from the next epoch that starts workers.
     failed : list of (key, str)
-        The samples that failed, with `on_error`. Of data sets that split themselves also parts that failed.
+        The samples that failed, with `on_error`.
 
     Raises
     ------
@@ -162,8 +160,7 @@ class DataLoader(Resumable, Displayed, Generic[Batch]):
         If `dataset` can neither be indexed nor iterated, `shuffle` meets one without length, or an argument
         has the wrong type.
     ValueError
-        If an argument is out of range, arguments exclude each other, or a weighted sampler has more or
-        fewer weights than the data set has samples.
+        If an argument is out of range, or arguments exclude each other.
 
     Notes
     -----
@@ -194,253 +191,441 @@ class DataLoader(Resumable, Displayed, Generic[Batch]):
     """
 
     dataset: Any
-    batch_size: int | None
-    collate_fn: Callable[[Any], Any]
-    prefetch_factor: int | None
-    seed: int
+    batch_size: int | None = 1
+    shuffle: bool | None = None
+    sampler: Any = None
+    batch_sampler: Any = None
+    num_workers: int = 0
+    collate_fn: Callable[[Any], Any] | None = None
+    pin_memory: bool = False
+    drop_last: bool = False
+    timeout: float = 0
+    worker_init_fn: Callable[..., Any] | None = None
+    multiprocessing_context: Any = None
+    generator: Any = None
+    _: KW_ONLY
+    prefetch_factor: int | None = None
+    persistent_workers: bool = False
+    pin_memory_device: str = ""
+    in_order: bool = True
+    method: Literal["process", "thread"] = "process"
+    shm_size: int | None = None
+    seed: int | None = None
+    last_batch: Literal["keep", "discard", "rollover", "pad"] | None = None
+    transform: Callable[[Any], Any] | None = None
+    batch_transform: Callable[[Any], Any] | None = None
+    batchify_fn: Callable[[Any], Any] | None = None
+    on_error: str | Callable[[Any], Any] = "raise"
+    iterable_split: Literal["none", "reader", "workers"] | None = None
 
-    # The subclass for PyTorch has others.
-    _default_collate_fn: Callable[[Any], Any] = staticmethod(default_collate)
-    _default_convert_fn: Callable[[Any], Any] = staticmethod(default_convert)
-    _worker_start: type[WorkerStart] = WorkerStart
-    _no_pinning = "arrays are never pinned (tensors of seqkit.torch.DataLoader are)"
+    _kind = BatchKind()  # the subclass for PyTorch has another one
 
-    @takes(Options)
-    def __init__(self, options: Options) -> None:
-        options.check()
-        self._take_over(options)
-        self._nodes: WeakSet[Prefetch[Any] | InTurn] = WeakSet()
-        # Of views that may be gone: an error that is kept refers to another view of the same workers.
-        self._engines: WeakSet[Engine] = WeakSet()
-        self._is_closed = self._had_batches = False
-        self._said: set[str] = set()  # the warnings that are given once
+    # ---------------------------------------------------------------- arguments
+
+    @hiding_frames()
+    def __post_init__(self) -> None:
         self.failed: list[tuple[Any, str]] = []
-        pipeline = self._first_pipeline()
-        self._epochs = EpochCounter(pipeline)
-        self._build(pipeline)
-        if options.pin_memory and not self._can_pin():
+        self.__counter = Sampler()  # has the number of the next epoch
+        # Where a state goes on: an epoch, a batch, and a checksum of the keys before it.
+        self.__start: tuple[int, int, int | None] = 0, 0, None
+        self.__options: Any
+        self.__pipeline: Pipeline
+        self.__is_closed = self.__is_seeded = False
+        self.__said: set[str] = set()
+        self.__renew()
+        self.__take({field.name: getattr(self, field.name) for field in fields(self)})
+        options, pipeline = self.__options, self.__pipeline
+        if options.pin_memory and self._kind.pinner is None:
             warn(
-                f"'pin_memory' argument is set as true but {self._no_pinning}, then device pinned memory"
+                f"'pin_memory' argument is set as true but {self._kind.no_pinning}, then device pinned memory"
                 " won't be used.",
                 UserWarning,
             )
-        warn_of_too_many_workers(pipeline.workers if options.method == "process" else 0)
+        warn_of_workers(pipeline.workers if options.method == "process" else 0)
         if pipeline.workers < options.num_workers and options.iterable_split is None:
-            warn_of_one_reader(options)
+            warn_of_one_reader(options.dataset, options.num_workers)
 
-    def _first_pipeline(self) -> Pipeline:
-        options = self._options
-        collate_fn = options.batchify_fn if options.collate_fn is None else options.collate_fn
-        if collate_fn is None:
-            collate_fn = self._default_collate_fn if options.is_batched else self._default_convert_fn
-        split = iterable_split(options) if options.is_iterable else None
-        # Workers that only transform samples do not get the data set, which may be an open stream.
-        dataset = None if split == "reader" else options.dataset
-        start = self._worker_start(options.worker_init_fn, dataset)
-        return Pipeline(options, self._first_seed(), collate_fn, split, start)
-
-    def _first_seed(self) -> int:
-        """Return the seed that was given, or draw one."""
-        return self._options.drawn_seed()
-
-    def _build(self, pipeline: Pipeline) -> None:
-        """Build the view of the items. The view to show is made when it is asked for."""
-        self._pipeline = pipeline
-        self._items = pipeline.items(self._epochs.sampler is not None)
-        self._samples_built_for = pipeline.samples()
-        self._persistent = Deferred[View[Any]]()  # the items, computed by workers that outlive an epoch
-        self._view: View[Any] | None = None
-
-    # ---------------------------------------------------------------- begin an epoch
+    def __renew(self) -> None:
+        """Begin without workers."""
+        self.__lock = threading.RLock()
+        self.__nodes: WeakSet[Prefetch[Any]] = WeakSet()
+        self.__persistent: View[Any] | None = None  # the items, computed by workers that outlive an epoch
+        self.__shown: tuple[int, View[Any]] | None = None  # the epoch and the view that were shown last
+        self.__latest: Position | None = None
 
     @hiding_frames()
-    def __iter__(self) -> Iterator[Batch]:
-        return self._begun_iterator()
+    def __setattr__(self, name: str, value: Any) -> None:
+        options = vars(self).get("_DataLoader__options")
+        if options is None or name not in vars(options):
+            super().__setattr__(name, value)
+        elif name in _FROZEN:
+            raise ValueError(
+                f"{type(self).__name__}: {name} attribute should not be set after DataLoader is initialized"
+            )
+        elif name != "collate_fn":
+            self.__take({**vars(options), name: value}, is_same=name not in _OF_THE_ORDER)
+        elif value is not self.collate_fn:
+            value = value.collate_fn if isinstance(value, Composed) else value
+            self.__take({**vars(options), name: value, "batchify_fn": None}, is_same=True)
 
-    def _begun_iterator(self) -> Epoch:
-        options, epochs = self._options, self._epochs
-        self._refuse_replaced()
-        if self._is_closed and options.num_workers:
-            raise RuntimeError("DataLoader: the loader is closed; make a new one")
-        with epochs.lock:
-            before = epochs.latest, epochs.next
-            epochs.refuse_second_pass()
-            self._draw_seed()
-            position = epochs.begin()
-            items = self._items_of(position)
-        self._warn_once("ranks", warn_of_ranks)
-        if position.length == 0:
-            self._warn_once("batches", warn_of_no_batch)
-        node = None
-        try:
-            if options.persistent_workers:
-                node = self._persistent_node()
-            else:
-                node = self._with_workers(items, position.epoch)
-            batches = self._read(node, position)
-        except BaseException:
-            self._finished(node)
-            epochs.take_back(before, position)
-            raise
-        finish = partial(self._ended, node, position)
-        return Epoch(batches, position, self.failed, self._begin_again, finish)
+    def __take(self, given: dict[str, Any], is_same: bool = False) -> None:
+        """Use these arguments from the next epoch that starts workers on."""
+        defaults = {field.name: field.default for field in fields(self)[1:]}
+        options: Any = SimpleNamespace(**check(given, defaults))
+        epoch = self.__counter.epoch
+        if is_same:
+            before = self.__pipeline
+            pipeline = Pipeline(options, self._kind, before.seed, (before.sampler, before.batch_sampler))
+            pipeline.told = before.told
+        else:
+            given = options.generator if options.seed is None else options.seed
+            seed = self._kind.seed() if given is None else as_seed(given, "DataLoader: seed")
+            pipeline = Pipeline(options, self._kind, seed)
+        outer = pipeline.sampler if pipeline.batch_sampler is None else pipeline.batch_sampler
+        samplers = [one for one in chain_of(outer) if isinstance(one, Sampler)]
+        self.__is_endless = any(isinstance(one, InfiniteSampler) for one in samplers)
+        if samplers and not self.__is_endless:
+            self.__counter = outer if samplers[-1] is chain_of(outer)[-1] else samplers[-1]
+            if "_DataLoader__options" in vars(self):
+                self.__count(epoch)
+        self.__options, self.__pipeline, self.__shown = options, pipeline, None
+        vars(self).update(
+            vars(options),
+            batch_size=pipeline.size,
+            sampler=pipeline.sampler,
+            batch_sampler=pipeline.batch_sampler,
+            collate_fn=pipeline.composed(),
+            prefetch_factor=pipeline.ahead_per_worker if options.num_workers else None,
+            seed=pipeline.seed,
+        )
 
-    def _draw_seed(self) -> None:
-        """Called before each epoch. The subclass for PyTorch may change the seed."""
-
-    def _items_of(self, position: Position) -> View[Any]:
-        """Return the view of the items of an epoch. It is made again only where it may have changed."""
-        pipeline = self._pipeline
-        has_changed = pipeline.samples() != self._samples_built_for
-        if self._options.persistent_workers:
-            if has_changed:
-                self._renew(pipeline)  # the workers have copies of the data set as it was
-            return self._items
-        if position.in_view is not None or self._options.is_iterable or has_changed:
-            return pipeline.items(self._epochs.sampler is not None, position.in_view)
-        return self._items
-
-    # ---------------------------------------------------------------- read it
-
-    def _persistent_node(self) -> View[Any]:
-        return self._persistent.get(lambda: self._with_workers(self._items))  # one for all threads
-
-    def _with_workers(self, items: View[Any], epoch: int | None = None) -> View[Any]:
-        """Return the view of items that workers compute. `epoch` is the only one that will be read."""
-        node = self._pipeline.ahead(items, epoch)
-        if isinstance(node, Workers):
-            self._nodes.add(node)
-        return node
-
-    def _can_pin(self) -> bool:
-        """Return whether a device can copy from page-locked memory."""
-        return False
-
-    def _read(self, node: View[Any], position: Position) -> Iterator[Any]:
-        """Begin to read an epoch from a position on."""
-        pipeline, start = node.at_epoch(position.epoch), position.start
-        if isinstance(pipeline, Prefetch):
-            self._engines.add(pipeline.engine)
-        if position.keys is not None:
-            keys: Iterator[Any] = position.keys
-            if isinstance(node, Workers):
-                keys = map(numbered, keys, count(start.batch))
-            return self._iterated(pipeline, keys)
-        if not isinstance(pipeline._n, Unsized):
-            return self._iterated(pipeline, range(start.batch, pipeline._n))
-        if start.batch == 0:
-            return self._iterated(pipeline, pipeline._plan())
-        return self._iterated(pipeline, range(start.batch, _WITHOUT_END))
-
-    def _iterated(self, pipeline: View[Any], plan: Any) -> Iterator[Any]:
-        if isinstance(pipeline, Prefetch):
-            return restarting(pipeline.reading(plan, self._options.in_order))
-        # Keys can be drawn once only. The base class reads each of them, in any view.
-        read = View._iter if isinstance(plan, Iterator) else type(pipeline)._iter
-        return read(pipeline, plan)
-
-    def _ended(self, node: View[Any] | None, position: Position) -> None:
-        self._finished(node)
-        self._had_batches = self._had_batches or position.batch > 0
-        if self._had_batches and position.ended and not position.batch and position.length != 0:
-            self._warn_once("exhausted", warn_of_exhausted)
-
-    def _finished(self, node: View[Any] | None) -> None:
-        if not self._options.persistent_workers and isinstance(node, Workers):
-            node.close()
-
-    # ---------------------------------------------------------------- the number of the next epoch
+    # ---------------------------------------------------------------- the number of the epoch
 
     @property
     def epoch(self) -> int:
-        """Number of the epoch that the next `iter` reads.
-
-        It is also set by `set_epoch` of a sampler of seqkit.
-        """
-        return self._epochs.number
+        """Number of the epoch that the next iterator reads. A sampler of seqkit has the same number."""
+        return self.__counter.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the number of the epoch that the next `iter` reads (0 or more), also of sampler and data set.
+        """Set the number of the epoch that the next iterator reads (0 or more), also of sampler and data set.
 
         If that is the epoch of a state just loaded, it continues at the position of the state.
         """
-        self._epochs.set(int_at_least(epoch, "DataLoader: epoch", 0))
+        epoch = int_at_least(epoch, "DataLoader: epoch", 0)
+        with self.__lock:
+            self.__latest = None
+            self.__count(epoch)
+            tell(self.__pipeline.listeners(), epoch, again=True)
+            if self.__pipeline.has_order:
+                pass_epoch(self.__pipeline.keys, epoch)
+                self.__pipeline.told = epoch
 
-    def _begin_again(self, iterator: Epoch, position: Position) -> None:
-        """Let an iterator, before its first batch, follow an epoch that was set on the sampler since.
-
-        The samplers of PyTorch draw an order when they are read. Lightning sets the epoch after `iter`. A
-        sampler without a known order counts when it is read.
-        """
-        epochs = self._epochs
-        epoch = epochs.set_on_sampler()
-        has_order = position.order is not None or epochs.sampler is None
-        if epoch is None or not has_order or epochs.latest is not position:
-            return
-        if epoch == position.epoch:
-            epochs.count(epoch + 1)
+    def __count(self, epoch: int) -> None:
+        """Set the number of the epoch, also of samplers of seqkit."""
+        inner = getattr(self.__counter, "sampler", self.__counter)
+        # Samplers of other libraries keep the number that the caller, or a state, has set.
+        if isinstance(inner, Sampler):
+            self.__counter.set_epoch(epoch)
         else:
-            iterator.follow(self._begun_iterator())
+            Sampler.set_epoch(self.__counter, epoch)
 
-    def _set_seed(self, seed: int) -> None:
-        """Change the seed."""
+    def __upcoming(self) -> Position:
+        """Return the position at which the next iterator begins."""
+        pipeline, epoch = self.__pipeline, self.__counter.epoch
+        tell(pipeline.listeners(), epoch)  # the length of a data set may depend on the epoch
+        batch = self.__start[1] if self.__start[0] == epoch else 0
+        length = None if pipeline.split else pipeline.length(epoch)
+        return Position(epoch, Units(pipeline).base(), batch, length, own_state(pipeline, pipeline.given))
+
+    def __current(self) -> Position:
+        """Return the position of the latest iterator, or of the next one if that is at its end."""
+        latest = self.__latest
+        return self.__upcoming() if latest is None or latest.is_over() else latest
+
+    # ---------------------------------------------------------------- an epoch
+
+    def __iter__(self) -> Iterator[Batch]:
+        return Epoch(self.__begin, self.__upcoming, self.failed)
+
+    def __begin(self) -> tuple[Iterator[Any], Position, Callable[[], None]]:
+        with self.__lock:
+            self.__refuse()
+            self.__settle()
+            self.__draw_seed()
+            options, pipeline, position, node = self.__options, self.__pipeline, self.__upcoming(), None
+            try:
+                keys = self.__keys(position)
+                node = self.__node(position.epoch, keys is not None)
+                batches = self.__read(node, position, keys)
+            except BaseException:
+                self.__finished(node)
+                self.__count(position.epoch)
+                raise
+            if self.__counter.epoch == position.epoch:  # nobody has iterated the sampler
+                self.__count(position.epoch + 1)
+            self.__latest, self.__start = position, (0, 0, None)
+        if options.shuffle and "ranks" not in self.__said and warn_of_ranks(options.dataset):
+            self.__said.add("ranks")
+        return batches, position, partial(self.__ended, node, pipeline, position)
+
+    def __refuse(self) -> None:
+        """Refuse an epoch of a closed loader, and a second one over an iterator."""
+        pipeline = self.__pipeline
+        if self.__is_closed and self.__options.num_workers:
+            raise RuntimeError("DataLoader: the loader is closed; make a new one")
+        source = self.__options.dataset if pipeline.split else pipeline.innermost
+        if self.__latest is not None and is_one_shot(source):
+            raise RuntimeError(
+                f"DataLoader: the {'data set' if pipeline.split else 'sampler'} is an iterator"
+                f" ({type(source).__name__}), which gives one epoch only; pass something that can be iterated"
+                " again"
+            )
+
+    def __settle(self) -> None:
+        """Put a sampler without end where it would be if workers had not read ahead."""
+        pipeline, latest = self.__pipeline, self.__latest
+        if self.__is_endless and latest is not None:
+            restore(pipeline, pipeline.given, latest.sampler)
+            deque(islice(draw(pipeline.keys, latest.epoch), latest.batch), maxlen=0)
+
+    def __draw_seed(self) -> None:
+        """Draw a number as PyTorch does, if it shuffles or a sampler of another library does."""
+        options, pipeline = self.__options, self.__pipeline
+        is_foreign = pipeline.has_order and not isinstance(pipeline.innermost, Sampler)
+        if options.seed is options.generator is None and (options.shuffle or is_foreign):
+            number = self._kind.draw()
+            if number is not None and not self.__is_seeded:
+                self.__reseed(number)
+
+    def __reseed(self, seed: int) -> None:
+        self.__is_seeded = True
         if seed != self.seed:
-            pipeline = replace(self._pipeline, seed=seed)
-            self._epochs.use(pipeline)
-            self._renew(pipeline)
+            self.__close_nodes()
+            vars(self)["seed"] = self.__pipeline.seed = seed
+            if self.__options.shuffle:
+                self.sampler.seed = seed
 
-    def _renew(self, pipeline: Pipeline) -> None:
-        """Build the view of the items again, and end the persistent workers, which have the old one."""
-        if self._persistent.known and isinstance(node := self._persistent_node(), Workers):
-            node.close()
-        self._build(pipeline)
+    def __keys(self, position: Position) -> Iterator[Any] | None:
+        """Begin to draw the keys of an epoch. Returns None if the view of the items has them."""
+        pipeline, order = self.__pipeline, self.__pipeline.order(position.epoch)
+        if pipeline.keys is None or pipeline.last == "rollover":
+            return None
+        if order is not None:
+            # Workers that outlive an epoch do not see a sampler change. A single sample is seeded by its key.
+            sends_keys = self.__options.persistent_workers or (pipeline.workers and not pipeline.is_batched)
+            rest = map(pipeline.as_key, iter(order[position.batch :]))
+            return drawn(rest, position.batch, deque()) if sends_keys else None
+        crcs = position.crcs = deque([0] * Units(pipeline).is_checked)
+        keys = drawn(map(pipeline.as_key, draw(pipeline.keys, position.epoch)), 0, crcs)
+        for _ in islice(keys, position.batch):
+            position.skip()
+        saved = self.__start[2] if position.batch else None
+        if crcs and saved not in (None, crcs[0]):
+            raise ValueError(
+                "DataLoader: the sampler gives other indices than it gave before the state was saved, so"
+                " samples would come twice or be missed. Use a sampler whose order follows from seed and"
+                " epoch, such as those of seqkit.samplers, or call set_epoch to begin an epoch"
+            )
+        first: Iterator[Any]
+        try:
+            first = iter(list(islice(keys, 1)))  # a sampler may count the epoch at its first key
+        except Exception as error:
+            first = map(_raise, [error])
+        return chain(first, keys)
+
+    def __node(self, epoch: int, by_keys: bool) -> View[Any]:
+        """Return the view of the items, computed ahead by workers."""
+        if not self.__options.persistent_workers:
+            return self.__kept(self.__pipeline.ahead(self.__pipeline.items(epoch, by_keys), epoch))
+        if self.__persistent is None:
+            self.__persistent = self.__kept(self.__pipeline.ahead(self.__pipeline.items(epoch, by_keys)))
+        return self.__persistent
+
+    def __kept(self, view: View[Any]) -> View[Any]:
+        """Return a view after noting its workers, to end them."""
+        self.__nodes.update(self.__pipeline.nodes(view))
+        return view
+
+    def __read(self, node: View[Any], position: Position, keys: Iterator[Any] | None) -> Iterator[Any]:
+        """Begin to read an epoch from a position on."""
+        pipeline, options = self.__pipeline, self.__options
+        plan: Any = keys
+        if pipeline.last == "rollover":
+            view, plan = node, pipeline.batches(position.epoch)[position.batch :]
+        else:
+            view = self.__kept(node.at_epoch(position.epoch))
+            if keys is None and isinstance(view._n, Unsized):
+                plan = range(position.batch, _WITHOUT_END) if position.batch else view._plan()
+            elif keys is None:
+                plan = range(position.batch, int(view._n))
+        if isinstance(view, Prefetch):
+            batches = restarting(view.reading(plan, options.in_order))
+        else:
+            # Keys can be drawn once only. The base class reads each of them, in any view.
+            batches = (type(view) if keys is None else View)._iter(view, plan)
+        is_pinned = options.pin_memory and self._kind.pinner is not None
+        return map(self._kind.pin, batches) if is_pinned else batches
+
+    def __ended(self, node: View[Any], pipeline: Pipeline, position: Position) -> None:
+        self.__finished(node)
+        if position.batch:
+            self.__said.add("batches")
+        elif pipeline.last != "rollover" and "none" not in self.__said:
+            size = getattr(pipeline.batch_sampler, "batch_size", None)
+            if warn_of_no_batch(pipeline.innermost, size, "batches" in self.__said):
+                self.__said.add("none")
+
+    def __finished(self, node: View[Any] | None) -> None:
+        if node is not None and not self.__options.persistent_workers:
+            for one in self.__pipeline.nodes(node):
+                one.close()
+
+    # ---------------------------------------------------------------- state
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return how much of an epoch the latest iterator has delivered, as a small dict for JSON.
+
+        After the last batch it is the beginning of the next epoch. A loader of the same data set and
+        arguments continues there, with any number of workers; see `load_state_dict`.
+
+        Raises
+        ------
+        RuntimeError
+            If no position is known: with ``in_order=False``, and with ``iterable_split="workers"``.
+        """
+        if not self.__options.in_order:
+            raise RuntimeError("DataLoader: with in_order=False no position says which batches were read")
+        if self.__pipeline.split == "workers":
+            raise RuntimeError("DataLoader: with iterable_split='workers' there is no state_dict")
+        position = self.__current()
+        if position is not self.__latest and position.batch and self.__start[2] is not None:
+            position.crcs.append(self.__start[2])
+        return state_at(self.__pipeline, position)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Let the next iterator begin with the batch that came next when `state_dict` was called.
+
+        The cost does not grow with the position, except for samplers without a known order and for data
+        sets that can only be iterated: as many keys or samples are drawn as were read. Samples that were
+        read before are neither transformed nor collated. Without workers, an indexable data set with
+        `state_dict` and `load_state_dict` gets its state back. The number of workers and the method may be
+        others, and the number of processes of a `DistributedSampler`, too.
+
+        Parameters
+        ----------
+        state : dict
+            From `state_dict` of a loader of the same data set, order and sampler.
+
+        Raises
+        ------
+        TypeError
+            If `state` is not such a dict.
+        ValueError
+            If it is of another seed. In the middle of an epoch also if it is of another order of data set or
+            sampler, as far as the order is known in advance, or of another batch size. Other samplers are
+            checked when the next iterator begins.
+        """
+        with self.__lock:
+            check_state(state, self.__pipeline)
+            before = self.__pipeline.seed, own_state(self.__pipeline, self.__pipeline.given), self.epoch
+            try:
+                self.__put(state.get("seed", self.__pipeline.seed), state.get("sampler"), state["epoch"])
+                batch = self.__batch_of(state) if state["delivered"] else 0
+            except ValueError:
+                self.__put(*before)
+                raise
+            self.__latest, self.__start = None, (state["epoch"], batch, state.get("keys"))
+            if "dataset" in state and keeps_dataset_state(self.__options):
+                self.dataset.load_state_dict(state["dataset"])
+
+    def __put(self, seed: int, sampler: Any, epoch: int) -> None:
+        self.__reseed(seed)
+        restore(self.__pipeline, self.__pipeline.given, sampler)
+        self.__count(epoch)
+        tell(self.__pipeline.listeners(), epoch, again=True)
+
+    def __batch_of(self, state: dict[str, Any]) -> int:
+        """Return the batch that comes next in the middle of an epoch."""
+        check_place(state, self.__pipeline)
+        batch, length = Units(self.__pipeline).resume(state["delivered"]), self.__upcoming().length
+        if length is not None and batch > length:
+            raise ValueError(f"DataLoader: the state is behind batch {batch}, but an epoch has {length}")
+        return batch
+
+    def __getstate__(self) -> dict[str, Any]:
+        position = self.__current()
+        crc = position.crcs[0] if position.crcs else self.__start[2]
+        place = position.sampler, (position.epoch, position.batch, crc)
+        return {"_place": place, **{name: vars(self)[name] for name in vars(self).keys() - _OF_PROCESS}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        sampler, start = state.pop("_place")
+        vars(self).update(state)
+        self.__renew()
+        restore(self.__pipeline, self.__pipeline.given, sampler)
+        self.__count(start[0])
+        self.__start = start
 
     # ---------------------------------------------------------------- the object
 
     @property
     def view(self) -> View[Any]:
-        """The view that the arguments stand for. Each epoch of the loader has workers of its own.
+        """The view that the next iterator reads, with workers of its own.
 
         With a sampler whose order is not known in advance, the indices of the view are the sampler's keys.
         """
-        if self._view is None:
-            sampler = self._epochs.sampler
-            if sampler is None or whole_order(sampler) is None:
-                self._view = self._persistent_node()
+        pipeline, epoch = self.__pipeline, self.epoch
+        if self.__shown is None or self.__shown[0] != epoch:
+            if pipeline.last == "rollover":
+                view = pipeline.ahead(pipeline.items(epoch)._take(pipeline.batches(epoch)))
+            elif pipeline.keys is None:
+                view = self.__node(epoch, False).at_epoch(epoch)
             else:
-                order = whole_order(sampler.sampler if self._options.makes_batches else sampler)
-                self._view = self._with_workers(self._pipeline.items(True, order))
-        return self._view
+                view = pipeline.ahead(pipeline.items(epoch)).at_epoch(epoch)
+            self.__shown = epoch, self.__kept(view)
+        return self.__shown[1]
 
     def __bool__(self) -> bool:
         return True  # also without a length
 
     def __len__(self) -> int:
-        n = self._epochs.length()
+        latest, pipeline = self.__latest, self.__pipeline
+        n = (
+            pipeline.length(self.epoch)
+            if latest is None or latest.is_over() or pipeline.split
+            else latest.length
+        )
         if n is None:
-            given = self._options.given_sampler
-            what, source = ("data set", self.dataset) if given is None else ("sampler", given)
+            what = "sampler" if pipeline.has_order else "data set"
+            source = pipeline.keys if pipeline.has_order else self.dataset
             raise TypeError(f"DataLoader: no length, for its {what} ({type(source).__name__}) has none")
         return n
 
     def __repr__(self) -> str:
-        name = f"<{type(self.dataset).__name__}>"
-        data = name if self._options.is_iterable else repr(as_view(self.dataset, "DataLoader"))
-        return f"{type(self).__name__}({', '.join([data, *self._options.shown()])})"
+        data = f"<{type(self.dataset).__name__}>"
+        data = data if self.__pipeline.split else repr(as_view(self.dataset, "DataLoader"))
+        return f"{type(self).__name__}({', '.join([data, *self.__arguments()])})"
+
+    def __arguments(self) -> list[str]:
+        """Return the arguments that are not the defaults, as text."""
+        defaults = {field.name: field.default for field in fields(self)[1:]}
+        return shown(defaults, {name: getattr(self.__options, name) for name in defaults})
 
     def _explained(self) -> tuple[str, list[str], View[Any]]:
         """Return what `explain` shows: this loader, its length and state, and the view that it reads."""
-        n = self._pipeline.length(self._epochs.sampler)
+        n = self.__pipeline.length(self.epoch)
+        notes = ["no length" if n is None else f"length {n:,}", *["closed"] * self.__is_closed]
         # Each epoch has a node of its own. One that runs shows the state of the loader.
-        running = (node for node in self.nodes() if isinstance(node, Prefetch) and node.engine.is_running())
-        size = f"length {n:,}" if n is not None else "no length"
-        shown = ", ".join(text for text in self._options.shown() if "=" in text)
-        state = ["closed"] * self._is_closed
-        return f"{type(self).__name__}({shown})", [size, *state], next(running, None) or self.view
+        running = (node for node in self.__nodes if node.engine.is_running())
+        return (
+            f"{type(self).__name__}({', '.join(self.__arguments())})",
+            notes,
+            next(running, None) or self.view,
+        )
 
     def knows_its_order(self) -> bool:
         """Are the indices of `view` numbers of items? Otherwise they are the keys that a sampler gives."""
-        return self._epochs.sampler is None or whole_order(self._epochs.sampler) is not None
+        return self.__pipeline.keys is None or self.__pipeline.order(self.epoch) is not None
 
     def with_workers(
         self,
@@ -454,33 +639,27 @@ class DataLoader(Resumable, Displayed, Generic[Batch]):
 
         `dataset` has the same items. None (the default) is that of this loader.
         """
-        own = {option.name: getattr(self._options, option.name) for option in fields(self._options)}
-        own |= {"num_workers": num_workers, "method": method, "timeout": timeout if num_workers else 0}
-        own |= {"seed": self.seed, "generator": None, "pin_memory": False}
-        own |= {"persistent_workers": False, "prefetch_factor": None, "multiprocessing_context": context}
+        own = vars(self.__options) | {"num_workers": num_workers, "method": method, "seed": self.seed}
+        own |= {"timeout": timeout if num_workers else 0, "multiprocessing_context": context}
         own |= {"shm_size": own["shm_size"] if method == "process" and num_workers else None}
+        own |= dict.fromkeys(("generator", "prefetch_factor")) | dict.fromkeys(
+            ("pin_memory", "persistent_workers"), False
+        )
         given = own.pop("dataset")
         return type(self)(given if dataset is None else dataset, **own)
 
-    def close(self) -> None:
-        """End the workers, and close files that views of `sources` opened in this process.
-
-        If there are workers, refuse further epochs. Idempotent.
-        """
-        self._is_closed = True
-        self._close_nodes()
-        for view in walk(self.dataset) if isinstance(self.dataset, View) else ():
-            if isinstance(view, Opened):
-                view.close()
-
-    def nodes(self) -> list[Prefetch[Any] | InTurn]:
+    def nodes(self) -> list[Prefetch[Any]]:
         """Return the views of the epochs that have workers, or had them (for `watch`)."""
-        persistent = [self._persistent_node()] if self._persistent.known else []
-        views = [*self._nodes, *persistent, self._view]
-        return [*{id(view): view for view in views if isinstance(view, Workers)}.values()]
+        return list(self.__nodes)
 
-    def _close_nodes(self) -> None:
-        for node in (*self.nodes(), *self._engines):
+    def close(self) -> None:
+        """End the workers. If there are any, refuse further epochs. Idempotent."""
+        self.__is_closed = True
+        self.__close_nodes()
+
+    def __close_nodes(self) -> None:
+        self.__persistent = self.__shown = None
+        for node in self.nodes():
             node.close()
 
     def __enter__(self) -> Self:
@@ -490,5 +669,12 @@ class DataLoader(Resumable, Displayed, Generic[Batch]):
         self.close()
 
 
-# Above the number of batches of any epoch. A range ends where the data set does.
-_WITHOUT_END = 1 << 62
+def _raise(error: Exception) -> NoReturn:
+    raise error
+
+
+# The generated constructor is code of seqkit: tracebacks and warnings show the line of the user.
+DataLoader.__init__.__code__ = DataLoader.__init__.__code__.replace(co_filename=__file__)
+DataLoader.__init__ = hiding_frames()(DataLoader.__init__)  # type: ignore[method-assign]
+
+_OF_PROCESS = {f"_DataLoader__{name}" for name in ("lock", "nodes", "persistent", "shown", "latest")}

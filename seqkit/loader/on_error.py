@@ -6,23 +6,16 @@ worker, and the loader's iterator removes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from os import PathLike
 from typing import Any
 
 from ..core.errors import EndOfSequence, EvaluationError, errstate, summary
 from ..core.expression import name_of
 from ..core.indices import Indices, as_list
-from ..core.source import Source
-from ..core.view import View
 from ..views.fallback import Fallback
 
-__all__ = ["OnError", "OnRecovered", "Recovered", "Tolerant", "merged"]
-
-# "raise", "skip", "replace", or a function that returns a sample for the error.
-OnError = str | Callable[[EvaluationError], Any]
+__all__ = ["OnRecovered", "Recovered", "Tolerant", "merged"]
 
 
 @dataclass(slots=True)
@@ -34,7 +27,7 @@ class Recovered:
     values : list
         The samples that are left, or one batch of them.
     failed : list of (key, str)
-        Index or key of each sample that failed, and its error with the path or text that it is made of.
+        Index or key of each sample that failed, and its error.
     """
 
     values: list[Any]
@@ -58,54 +51,13 @@ class Tolerant(Fallback):
 
         def note(key: Any, error: EvaluationError) -> None:
             error.index = getattr(error.index, "number", error.index)
-            failed.append((getattr(key, "number", key), described(error)))
+            failed.append((getattr(key, "number", key), summary(error.__cause__ or error)))
 
         values = list(self._found(i, note, read, *arguments))
         return Recovered(values, failed) if failed else values[0]
 
 
 Tolerant._name = Fallback._name
-
-
-def described(error: EvaluationError) -> str:
-    """Return the text of an error, and the texts that its item is made of, which may be paths.
-
-    >>> import seqkit as sk
-    >>> try:
-    ...     sk.smap(int, ["1.png"])[0]
-    ... except EvaluationError as error:
-    ...     described(error)
-    "ValueError: invalid literal for int() with base 10: '1.png'"
-    """
-    text = summary(error.__cause__ or error)
-    try:
-        inputs = [] if error.view is None else list(islice(_leaves(error.view, error.index), MOST_INPUTS))
-    except Exception:  # user code that says where an item comes from
-        inputs = []
-    shown = [repr(each)[:MOST_LETTERS] for each in inputs if _has_text(each) and str(each) not in text]
-    return f"{text}; input: {', '.join(shown)}" if shown else text
-
-
-MOST_INPUTS = 3
-MOST_LETTERS = 300
-
-
-def _leaves(view: View[Any], i: Any) -> Iterator[Any]:
-    """Yield the items of the user's objects that item `i` is made of. No function is called."""
-    for source, indices in view._parts(i):
-        for k in indices:
-            if isinstance(source, Source):
-                yield source._get(k)
-            else:
-                yield from _leaves(source, k)
-
-
-def _has_text(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        value = tuple(value.values())
-    return isinstance(value, str | PathLike) or (
-        isinstance(value, tuple | list) and any(map(_has_text, value))
-    )
 
 
 class OnRecovered:

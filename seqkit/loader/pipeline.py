@@ -3,35 +3,42 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import count, islice
+from typing import Any
 
-from ..core.indices import batch_count
-from ..core.randomness import node_key
-from ..core.source import as_view
-from ..core.view import View
-from ..core.worker import WorkerInfo, get_worker_info, set_worker_info
+from ..collation.default import default_collate, default_convert
+from ..core.errors import EndOfSequence, fail
+from ..core.expression import walk
+from ..core.indices import Plan, batch_count
+from ..core.iteration import surviving
+from ..core.lengths import UNKNOWN
+from ..core.randomness import as_seed, node_key
+from ..core.set_epoch import listeners
+from ..core.source import Source, as_view
+from ..core.view import View, in_order
+from ..core.worker import get_worker_info, set_worker_info
 from ..engine.hooks import call_hook
 from ..engine.prefetch import Prefetch, prefetch
+from ..samplers.base import Sampler, chain_of, order_of
 from ..samplers.batches import BatchSampler, whole_batches
 from ..samplers.random_order import RandomSampler
 from ..samplers.sequential import SequentialSampler
+from ..views.bases.passes import Passes
 from ..views.batch import batch
+from ..views.cycle import cycle
+from ..views.epochs import epochs
+from ..views.interleave import interleave
 from ..views.shuffle import shuffle
 from ..views.smap import smap
-from .at_keys import AtKeys, AtLists, Batches, Given, Samples
-from .iterable import IterableReader, WorkerParts, samples_of
+from ..views.uniter import Uniter
+from .checks import iterable_split
+from .keys import AtKeys, AtLists, AtRows, Batches, Given, Sample, Samples, as_key, as_keys
 from .on_error import OnRecovered, Tolerant
-from .options import Options
-from .own_samplers import counting
-from .parts import Blocks, InTurn
-from .state_checks import sample_count
 
-__all__ = ["Pipeline", "WorkerStart", "Workers"]
-
-# The views that have workers.
-Workers = (Prefetch, InTurn)
+__all__ = ["BatchKind", "Composed", "Pipeline", "WorkerStart"]
 
 
 class WorkerStart:
@@ -44,187 +51,330 @@ class WorkerStart:
     def __call__(self, worker: int) -> None:
         info = get_worker_info()
         assert info is not None
-        self.introduce(replace(info, dataset=self.dataset))
+        set_worker_info(replace(info, dataset=self.dataset))
+        torch_worker: Any = sys.modules.get("torch.utils.data._utils.worker")
+        # Data sets of PyTorch ask PyTorch for the worker, which has one per process.
+        if torch_worker is not None and info.method == "process":
+            seed = sys.modules["torch"].initial_seed()
+            torch_worker._worker_info = torch_worker.WorkerInfo(
+                id=info.id, num_workers=info.num_workers, seed=seed, dataset=self.dataset
+            )
         call_hook(self.worker_init_fn, worker)
 
-    def introduce(self, info: WorkerInfo) -> None:
-        """Make the information about the worker available to the user's functions.
 
-        Data sets of PyTorch ask PyTorch for it, which has it once per process.
-        """
-        set_worker_info(info)
-        worker: Any = sys.modules.get("torch.utils.data._utils.worker")
-        if worker is not None and info.method == "process":
-            seed = sys.modules["torch"].initial_seed()
-            worker._worker_info = worker.WorkerInfo(
-                id=info.id, num_workers=info.num_workers, seed=seed, dataset=info.dataset
-            )
+class BatchKind:
+    """How a loader makes batches of arrays. `seqkit.torch` has a subclass for tensors."""
+
+    collate: Callable[[Any], Any] = staticmethod(default_collate)
+    convert: Callable[[Any], Any] = staticmethod(default_convert)
+    start: type[WorkerStart] = WorkerStart
+    rows_are_keys = False  # of a batch sampler that is not one of seqkit
+    no_pinning = "arrays are never pinned (tensors of seqkit.torch.DataLoader are)"
+    pinner: Any = None  # locks the memory of workers for a device
+    pin: Callable[[Any], Any]  # copies a batch to locked memory unless it is there
+
+    def seed(self) -> int:
+        """Return the seed of a loader that was given none."""
+        return as_seed(None, "DataLoader: seed")
+
+    def draw(self) -> int | None:
+        """Draw a number for an epoch. That of the first epoch is the seed, if it is not None."""
+        return None
 
 
-@dataclass(frozen=True, eq=False)
+class Composed:
+    """`transform`, collation and `batch_transform` in one function, for programs that rebuild a loader."""
+
+    def __init__(self, options: Any, collate_fn: Callable[[Any], Any], is_batched: bool) -> None:
+        self.transform, self.batch_transform = options.transform, options.batch_transform
+        self.collate_fn = collate_fn
+        self.is_batched = is_batched
+
+    def __call__(self, samples: Any) -> Any:
+        if self.transform is not None:
+            samples = list(map(self.transform, samples)) if self.is_batched else self.transform(samples)
+        found = self.collate_fn(samples)
+        return found if self.batch_transform is None else self.batch_transform(found)
+
+
 class Pipeline:
-    """From a data set to the batches of a loader: `items`, read ahead of the consumer by workers.
+    """From the arguments of a loader to the view of its batches, read ahead of the consumer by workers.
 
     Parameters
     ----------
-    options : Options
+    options : namespace
+        The arguments, checked.
+    kind : BatchKind
     seed : int
         Given, or drawn once.
-    collate_fn : callable
-        Makes a batch of a list of samples or, without batches, an item of a sample.
-    split : str or None
-        How to read a data set that can only be iterated.
-    start : WorkerStart
-        Called in every worker before its first sample.
+    samplers : tuple, optional
+        The sampler and the batch sampler of a loader whose order stays the same.
+
+    Attributes
+    ----------
+    sampler, batch_sampler : iterable or None
+        Those that the loader shows.
+    keys : iterable or None
+        The one that gives the keys to read. None: the order is part of the view.
+    innermost : iterable
+        The sampler at the end of the chain if one was given, otherwise the data set.
     """
 
-    options: Options
-    seed: int
-    collate_fn: Callable[[Any], Any]
-    split: str | None
-    start: WorkerStart
-
-    # ---------------------------------------------------------------- the order
-
-    def sampler(self) -> Any:
-        """Return the sampler that gives the keys to read. None: the order is part of the view."""
-        options, dataset = self.options, self.options.dataset
-        sampler = counting(options.given_sampler)
+    def __init__(self, options: Any, kind: BatchKind, seed: int, samplers: Any = None) -> None:
+        self.options, self.kind, self.seed = options, kind, seed
+        size, is_given = options.batch_size, options.batch_sampler is not None
+        self.given = options.batch_sampler if is_given else options.sampler
+        self.has_order = is_given or options.sampler is not None
+        self.is_batched = is_given or size is not None
+        self.size = None if is_given else size
+        last: Any = "discard" if options.drop_last else "keep"
+        self.last = options.last_batch or last
+        self.split = iterable_split(options)
+        self.workers = min(1, options.num_workers) if self.split == "none" else options.num_workers
+        self.ahead_per_worker = options.prefetch_factor or 2
+        self.collate_fn = options.batchify_fn if options.collate_fn is None else options.collate_fn
+        if self.collate_fn is None:
+            self.collate_fn = kind.collate if self.is_batched else kind.convert
+        self.sampler, self.batch_sampler = samplers or (self._sampler(), options.batch_sampler)
+        if samplers is None and self.size is not None and self.sampler is not None:
+            self.batch_sampler = BatchSampler(self.sampler, self.size, last=self.last)
+        outer = self.sampler if self.batch_sampler is None else self.batch_sampler
+        self.keys = outer if self.has_order else None
         if self.split == "reader":
-            sampler = IterableReader(dataset)
-        elif sampler is None and options.last == "rollover" and self.split is None:
-            if not hasattr(dataset, "__len__"):
-                raise TypeError(
-                    "DataLoader: last_batch='rollover' needs a data set with a length, but"
-                    f" {type(dataset).__name__} has none"
-                )
-            sampler = (
-                RandomSampler(dataset, seed=self.seed) if options.shuffle else SequentialSampler(dataset)
-            )
-        if sampler is None or not options.makes_batches:
-            return sampler
-        return BatchSampler(sampler, cast(int, options.batch_size), last=options.last)
+            reader = SampleReader(options.dataset)
+            self.keys = reader if size is None else BatchSampler(reader, size, last=self.last)
+        self.innermost = chain_of(self.keys)[-1] if self.has_order else options.dataset
+        self.told: int | None = None  # the epoch that a sampler of another library was told last
+        self.rows_are_keys = kind.rows_are_keys and not isinstance(self.batch_sampler, Sampler)
 
-    def length(self, sampler: Any) -> int | None:
-        """Return how many items an epoch has, or None if that is not known."""
+    def composed(self) -> Callable[[Any], Any]:
+        """Return the function that makes a batch of samples of the data set."""
         options = self.options
+        if options.transform is options.batch_transform is None:
+            return self.collate_fn  # type: ignore[no-any-return]
+        return Composed(options, self.collate_fn, self.is_batched)
+
+    def _sampler(self) -> Any:
+        """Return the sampler: as given, or one of the order that the view has."""
+        options = self.options
+        if options.shuffle:
+            return ShuffleSampler(options.dataset, seed=self.seed)
+        if self.split or self.has_order or not hasattr(options.dataset, "__len__"):
+            return options.sampler
+        sampler = SequentialSampler(0)
+        sampler.data_source = options.dataset  # its length is not asked for before it is needed
+        return sampler
+
+    def listeners(self) -> Iterator[Any]:
+        """Yield the objects of the user with `set_epoch` in the data set."""
+        dataset = self.options.dataset
+        for node in walk(dataset) if isinstance(dataset, View) else ():
+            if isinstance(node, Source | Uniter):
+                yield from listeners(node._data if isinstance(node, Source) else node._passes.iterable)
+        if not isinstance(dataset, View):
+            yield from listeners(dataset)
+
+    # ---------------------------------------------------------------- one epoch
+
+    def order(self, epoch: int) -> View[Any] | None:
+        """Return the keys of all batches of an epoch, or None if there are none or they must be drawn."""
+        return None if self.keys is None or self.split else order_of(self.keys, epoch)
+
+    def length(self, epoch: int) -> int | None:
+        """Return the number of batches of an epoch, or None if it is not known."""
         try:
-            n = len(options.dataset if sampler is None else sampler)
+            if self.last == "rollover":
+                return len(self.batches(epoch))
+            if not self.split:
+                return len(self.sampler if self.batch_sampler is None else self.batch_sampler)
+            n = len(self.options.dataset)
+            return n if self.size is None else batch_count(n, self.size, self.last)
         except (TypeError, NotImplementedError):
             return None
-        if sampler is not None or options.batch_size is None:
-            return n
-        return batch_count(n, options.batch_size, options.last)
 
-    def samples(self) -> int | None:
-        """Return how many samples the data set has, or None if that is not known."""
-        return None if self.options.is_iterable else sample_count(self.options.dataset)
+    def batches(self, epoch: int) -> range:
+        """Return the numbers of the batches of an epoch, if short ones are completed by the next epoch."""
+        assert self.size is not None
+        n = len(self.sampler)
+        return range(epoch * n // self.size, (epoch + 1) * n // self.size)
 
-    @property
-    def sends_keys(self) -> bool:
-        """Whether workers get keys although the order of the sampler is known.
+    def as_key(self, key: Any) -> Any:
+        """Return the key of an item, or the keys of a batch, as they are sent to workers."""
+        if self.split:
+            return list(key) if self.is_batched else key
+        return as_keys(key, self.rows_are_keys) if self.is_batched else as_key(key)
 
-        Other code may change the sampler while workers outlive an epoch. The key of a single sample seeds
-        the global generators.
+    def items(self, epoch: int, by_keys: bool = False) -> View[Any]:
+        """Return the view of the batches of an epoch, or of the single samples, without workers.
+
+        With `by_keys` its indices are the keys that the sampler gives, although they may be known.
         """
-        options = self.options
-        return options.persistent_workers or (options.num_workers > 0 and not options.is_batched)
-
-    # ---------------------------------------------------------------- samples, batches
-
-    def items(self, by_keys: bool = False, order: View[Any] | None = None) -> View[Any]:
-        """Return the view of the batches or samples that the loader yields, without workers.
-
-        Parameters
-        ----------
-        by_keys : bool
-            Whether a sampler gives the keys of the data set to read.
-        order : View, optional
-            The keys of `sampler`, or the lists of keys of `batch_sampler`. None (the default): the indices of
-            the view are the keys, or lists of keys.
-        """
-        if self.split in ("parts", "workers"):
-            return self._of_parts()
+        dataset = self.options.dataset
         if self.split == "reader":
-            return self._batches(self._prepared(Given()))
-        if self.split == "none":
-            return self._in_order(self._prepared(samples_of(self.options.dataset)))
-        samples = as_view(self.options.dataset, "DataLoader")
-        if not by_keys:
+            return self._at_keys(self._prepared(Given()))
+        if self.split is not None:
+            stream = Uniter(Passes(dataset, cache_size=0, n_parallel=1), UNKNOWN)
+            return self._in_order(self._prepared(stream))
+        samples = as_view(dataset, "DataLoader")
+        if self.keys is None:
             samples = self._prepared(samples)
             return self._in_order(shuffle(samples, self.seed) if self.options.shuffle else samples)
         samples = self._prepared(Samples(samples))
-        if order is None:
-            return self._batches(samples)
-        if self.options.batch_sampler is not None:
-            return AtLists(self._batches(samples), order)
-        return self._in_order(AtKeys(samples, order))
+        order: Any = None if by_keys else self.order(epoch)
+        if order is None and self.last != "rollover":
+            return self._at_keys(samples)
+        if self.size is not None:
+            order = order_of(self.sampler, epoch)
+            return self._in_order(AtKeys(samples, order))
+        if not self.is_batched:
+            return self._in_order(AtKeys(samples, order))
+        return (AtRows if self.rows_are_keys else AtLists)(self._at_keys(samples), order)
 
     def _prepared(self, samples: View[Any]) -> View[Any]:
         """Return the view of the transformed samples. With `on_error`, failing ones are `Recovered`."""
         options = self.options
-        if options.transform is not None:
-            samples = smap(options.transform, samples)
+        samples = samples if options.transform is None else smap(options.transform, samples)
         return samples if options.on_error == "raise" else Tolerant(options.on_error, samples)
 
     def _in_order(self, samples: View[Any]) -> View[Any]:
         """Return the view of the batches of successive samples, or of single ones."""
-        options = self.options
-        collate_fn = self._on_the_rest(self.collate_fn, options.is_batched)
-        if options.batch_size is None:
-            return self._finished(smap(collate_fn, samples))
-        if options.last == "pad":
-            samples = whole_batches(samples, options.batch_size)
-        drop_last = options.last == "discard"
-        return self._finished(batch(samples, options.batch_size, drop_last, collate_fn=collate_fn))
+        size = self.size
+        if size is None:
+            return self._finished(smap(self._collated(), samples))
+        if self.split == "workers" and self.workers:
+            return batch(samples, size, collate_fn=partial(_whole, size, self._finish))
+        if self.last == "pad":
+            samples = whole_batches(samples, size)
+        if self.last == "rollover" and len(samples):
+            samples = epochs(samples) if samples._varies else cycle(samples)
+        return self._finished(batch(samples, size, self.last == "discard", collate_fn=self._collated()))
 
-    def _batches(self, samples: View[Any]) -> View[Any]:
+    def _at_keys(self, samples: View[Any]) -> View[Any]:
         """Return the view of the batches at lists of keys, or of the samples at keys."""
-        is_batched = self.options.is_batched
-        collate_fn = self._on_the_rest(self.collate_fn, is_batched)
-        return self._finished(Batches(samples, collate_fn, is_batched))
+        return self._finished(Batches(samples, self._collated(), self.is_batched))
 
     def _finished(self, items: View[Any]) -> View[Any]:
         f = self.options.batch_transform
         return items if f is None else smap(self._on_the_rest(f), items)
 
+    def _finish(self, samples: list[Any]) -> Any:
+        """Return the batch of transformed samples."""
+        found, f = self._collated()(samples), self.options.batch_transform
+        return found if f is None else self._on_the_rest(f)(found)
+
+    def _collated(self) -> Callable[[Any], Any]:
+        return self._on_the_rest(self.collate_fn, self.is_batched)
+
     def _on_the_rest(self, f: Callable[[Any], Any], collates: bool = False) -> Callable[[Any], Any]:
         """Return a function that passes over samples that failed."""
         return f if self.options.on_error == "raise" else OnRecovered(f, collates)
 
-    def _of_parts(self) -> View[Any]:
-        options, dataset = self.options, self.options.dataset
-        if self.split == "workers":
-            dataset = WorkerParts(dataset, max(options.num_workers, 1), self.start.introduce)
-        samples = self._prepared(Given())
-        blocks = Blocks(dataset, dataset.parts, options.batch_size, samples, self._batches(samples))
-        return InTurn(self, blocks, self._batches(Given()))
-
     # ---------------------------------------------------------------- workers
 
-    @property
-    def workers(self) -> int:
-        """The number of workers. Several would each read a whole data set that can only be iterated."""
-        return min(1, self.options.num_workers) if self.split == "none" else self.options.num_workers
-
-    def ahead(self, items: View[Any], epoch: int | None = None) -> View[Any]:
+    def ahead(self, items: View[Any], epoch: int = -1) -> View[Any]:
         """Return the view of items that workers compute ahead of the consumer.
 
         `epoch` is the only epoch that will be read, to give its workers seeds of their own.
         """
-        options = self.options
-        if not options.num_workers or isinstance(items, InTurn):
+        if not self.workers:
             return items
-        node = prefetch(
+        if self.split != "workers":
+            return self._node(items, self.workers, epoch)
+        # Each worker iterates the data set, so it has views of its own, also if workers are threads.
+        nodes = [self._node(self.items(0), 1, epoch, number, self.workers) for number in range(self.workers)]
+        return Rests(interleave(nodes), self._finish, self.size, self.last)
+
+    def _node(
+        self, items: View[Any], workers: int, epoch: int, first: int = 0, together: int = 0
+    ) -> View[Any]:
+        options, size = self.options, self.options.shm_size
+        # Workers that only transform samples do not get the data set, which may be an open stream.
+        dataset = None if self.split == "reader" else options.dataset
+        context = options.multiprocessing_context
+        return prefetch(
             items,
-            self.workers,
+            workers,
             options.method,
-            options.batches_ahead * options.num_workers,
-            self.start,
-            options.shm_size,
-            context=cast(Any, options.start_method),
+            self.ahead_per_worker * workers,
+            self.kind.start(options.worker_init_fn, dataset),
+            size and size // (together or 1),
+            context=context.get_start_method() if hasattr(context, "get_start_method") else context,
             timeout=float(options.timeout) or None,
             in_order=options.in_order,
-            seed=node_key("workers", self.seed, -1 if epoch is None else epoch, "all"),
+            seed=node_key("workers", self.seed, epoch, "all"),
+        ).changed(
+            first=first,
+            together=together,
+            item_seed=node_key("item", self.seed, 0, first) if first else self.seed,
+            pinner=self.kind.pinner if options.pin_memory else None,
         )
-        return node.changed(item_seed=self.seed)
+
+    def nodes(self, view: View[Any]) -> list[Prefetch[Any]]:
+        """Return the nodes of workers that a view from `ahead` has."""
+        views = view._sources[0]._sources if isinstance(view, Rests) else (view,)
+        return [one for one in views if isinstance(one, Prefetch)] if self.workers else []
+
+
+class ShuffleSampler(RandomSampler):
+    """The order of `shuffle`, which depends on the number of orders below it."""
+
+    @property
+    def order(self) -> View[int]:
+        """The indices of an epoch, as a view."""
+        indices: View[int] = as_view(range(len(self)), "DataLoader")
+        indices._order_count = getattr(self.data_source, "_order_count", 0)
+        return shuffle(indices, self.seed)
+
+
+class SampleReader:
+    """The samples of a data set as keys of themselves: a sampler that the calling process reads."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._samples = dataset
+
+    def __iter__(self) -> Iterator[Sample]:
+        return map(Sample, count(), in_order(self._samples))
+
+
+class Rest(list[Any]):
+    """The last samples of a worker, which do not fill a batch."""
+
+
+def _whole(size: int, finish: Callable[[list[Any]], Any], samples: list[Any]) -> Any:
+    return finish(samples) if len(samples) == size else Rest(samples)
+
+
+class Rests(View[Any]):
+    """The batches of all workers in turn, and those of the samples that are left at their ends."""
+
+    def __init__(self, turns: View[Any], finish: Callable[[list[Any]], Any], size: Any, last: str) -> None:
+        super().__init__((turns,), UNKNOWN)
+        self._finish, self._size, self._last = finish, size or 1, last
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        items, rest = self._sources[0]._iter(self._sources[0]._plan()), Rest()
+
+        def read(i: int) -> Any:
+            for item in items if len(rest) < self._size else ():
+                if type(item) is not Rest:
+                    return item
+                rest.extend(item)
+                if len(rest) >= self._size:
+                    break
+            if not rest or (len(rest) < self._size and self._last == "discard"):
+                raise EndOfSequence(f"the sequence ends before batch {i}")
+            samples, rest[: self._size] = rest[: self._size], []
+            try:
+                return self._finish(samples)
+            except Exception as error:
+                fail(self, i, error, "in collate_fn")
+
+        return surviving(self, plan, read)
+
+    def _get(self, i: int) -> Any:
+        for item in islice(self._iter(self._plan()), i, None):
+            return item
+        raise EndOfSequence(f"the sequence ends before batch {i}")
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return Rests(sources[0], self._finish, self._size, self._last)

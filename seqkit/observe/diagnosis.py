@@ -258,11 +258,11 @@ def _read_by_one(m: Measurement) -> Diagnosis | None:
     finding = f"{_where(m)} One worker reads it, because only an iteration gives its items."
     if m.subject in ("view", "prefetch"):
         remedy = (
-            "Read it in parts, with `DataLoader(…, iterable_split='workers')` or a data set with a method"
-            " `split(part, parts)`, or by index."
+            "Read it in parts, with `DataLoader(…, iterable_split='workers')` or an `interleave`, or by"
+            " index."
         )
         return Diagnosis("one worker reads it", finding, remedy)
-    remedy = "Give the data set a method `split(part, parts)`, or let it choose its part by"
+    remedy = "Let the data set choose its part by"
     settings = {"iterable_split": "workers"}
     return Diagnosis(
         "one worker reads it", finding, f"{remedy} `get_worker_info`. {told(m.subject, settings)}", settings

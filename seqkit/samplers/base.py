@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from inspect import signature
+from itertools import islice
 from typing import Any, cast
 
 from ..core.arguments import check_iterable, int_at_least
@@ -177,7 +178,8 @@ def draw(sampler: Any, epoch: int) -> Iterator[Any]:
     >>> list(draw([4, 2, 7], 0))
     [4, 2, 7]
     """
-    return iter(sampler.at_epoch(epoch) if isinstance(sampler, View) else sampler)
+    # An iterator of its own: `iter` of an object that returns itself would begin again.
+    return islice(sampler.at_epoch(epoch) if isinstance(sampler, View) else sampler, None)
 
 
 def state_of(sampler: Any) -> Any:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
-import pickle
 import sys
 import types
 import warnings
-import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -46,13 +43,7 @@ def warnings_of(call: Any) -> list[str]:
 def test_a_loader_without_batches_is_warned_of_with_the_remedy(options: dict[str, Any]) -> None:
     (message,) = warnings_of(lambda: list(Loader(range(3), **options)))
     assert "3 samples do not fill a batch of batch_size=4" in message
-    assert "Set drop_last to False, or batch_size to at most 3" in message
-
-
-def test_an_empty_share_is_warned_of() -> None:
-    sampler = samplers.DistributedSampler(3, 4, 0, even="drop")
-    (message,) = warnings_of(lambda: list(Loader(range(3), sampler=sampler)))
-    assert "gives none of 3 samples to this process" in message
+    assert "Set drop_last to False" in message
 
 
 @pytest.mark.parametrize(
@@ -247,7 +238,7 @@ def test_an_epoch_without_batches_after_another_one_is_warned_of_once(workers: i
         (message,) = warnings_of(read_epochs)
         assert read[0] > 0
         assert read[1:] == [0, 0]
-        assert "an epoch has no batches, although an earlier one had some. Does the" in message
+        assert "is Once an iterator that an earlier epoch has read?" in message
 
 
 def test_epochs_that_are_empty_for_other_reasons_are_not_warned_of() -> None:
@@ -314,21 +305,13 @@ def test_methods_that_other_libraries_call_are_not_spoken_of() -> None:
     assert not warnings_of(lambda: list(Loader(Watched(), 2)))
 
 
-def test_abandoned_epochs_are_forgotten() -> None:
-    loader = Loader(range(8), 2, shuffle=True)
-    positions = []
-    for _ in range(5):
-        next(iter(loader))
-        positions.append(weakref.ref(loader._epochs.latest))  # type: ignore[arg-type]
-    gc.collect()
-    assert [reference() is None for reference in positions] == [True] * 4 + [False]
-
-
 # -------------------------------------------------------------------- names
 
 
 def test_an_unknown_argument_is_named() -> None:
-    with pytest.raises(TypeError, match=r"^DataLoader: no argument is called 'colour'$"):
+    with pytest.raises(
+        TypeError, match=r"^DataLoader\.__init__\(\) got an unexpected keyword argument 'colour'"
+    ):
         Loader(range(3), colour=2)  # type: ignore[call-arg]
     assert list(inspect.signature(Loader).parameters)[:3] == ["dataset", "batch_size", "shuffle"]
 
@@ -344,18 +327,6 @@ class Labelled:
         return i
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("speakers", "The data set has it: use loader.dataset.speakers"),
-        ("colour", "has no attribute 'colour'$"),
-    ],
-)
-def test_a_missing_attribute_of_a_loader_gets_a_hint(name: str, hint: str) -> None:
-    with pytest.raises(AttributeError, match=hint):
-        getattr(Loader(Labelled()), name)
-
-
 def test_dir_of_a_loader_has_its_arguments_and_methods() -> None:
     names = dir(Loader(range(3)))
     assert {"num_workers", "batch_sampler", "dataset", "seed", "view", "state_dict", "failed"} <= set(names)
@@ -369,23 +340,6 @@ class Template(sk.DataLoader[Any]):
         self.batch_size = 77
         self.sampler = self.transform = "own"
         super().__init__(dataset, 2, shuffle=shuffle, **options)
-
-
-def test_a_subclass_may_set_attributes_before_the_constructor() -> None:
-    for shuffle in (False, True):
-        loader = pickle.loads(pickle.dumps(Template(range(6), shuffle, seed=0)))
-        assert (loader.shuffle, loader.batch_size, loader.transform) == (shuffle, 2, "own")
-        assert len(loader.sampler) == 6
-        assert [b.tolist() for b in loader] == [b.tolist() for b in Loader(range(6), 2, shuffle, seed=0)]
-
-
-def test_before_the_constructor_a_missing_attribute_says_so() -> None:
-    class Early(sk.DataLoader[Any]):
-        def __init__(self) -> None:
-            self.batch_size
-
-    with pytest.raises(AttributeError, match=r"no attribute 'batch_size' before DataLoader\.__init__"):
-        Early()
 
 
 # -------------------------------------------------------------------- truth

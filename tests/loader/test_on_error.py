@@ -57,31 +57,6 @@ def refuse(row: Any) -> Any:
 
 
 @every_way
-@pytest.mark.parametrize(
-    ("data", "shown"),
-    [
-        (["/data/1.png"], "'/data/1.png'"),
-        (sk.view(["/data/1.png", "/data/0.png"])[1:], "'/data/0.png'"),
-        (sk.smap(len, ["/data/1.png"]), "'/data/1.png'"),
-        ([{"path": "/data/1.png", "label": 3}], "{'path': '/data/1.png', 'label': 3}"),
-    ],
-)
-def test_failures_show_the_path_that_the_sample_is_made_of(way: Any, data: Any, shown: str) -> None:
-    with sk.DataLoader(data, transform=refuse, on_error="skip", **way) as loader:
-        assert plain(loader) == []
-        assert loader.failed == [(0, f"ValueError: bad header; input: {shown}")]
-
-
-@every_way
-def test_failures_name_the_file_of_a_source(way: Any, tmp_path: Any) -> None:
-    pytest.importorskip("PIL")
-    (tmp_path / "1.png").write_bytes(b"no picture")
-    with sk.DataLoader(sk.sources.images(tmp_path), on_error="skip", **way) as loader:
-        assert plain(loader) == []
-        assert "1.png" in loader.failed[0][1]
-
-
-@every_way
 @every_policy
 def test_shards_lose_their_failed_samples_and_no_more(way: Any, policy: Any) -> None:
     shards = [[[0, 1], [2]], [[1], [4]], [[4], [5, 3]]]

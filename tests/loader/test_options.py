@@ -16,7 +16,6 @@ import pytest
 
 import seqkit as sk
 from seqkit.loader import advice
-from seqkit.loader.options import Options
 
 from .ways import WAYS
 
@@ -55,17 +54,6 @@ def test_padding_begins_with_the_first_samples_of_the_epochs_own_order(way: Any)
 @pytest.mark.parametrize("n", [1, 2, 5])
 def test_padding_may_go_round_more_than_once(n: int) -> None:
     assert plain(sk.DataLoader(range(n), 7, last_batch="pad")) == [[i % n for i in range(7)]]
-
-
-@every_way
-def test_an_abandoned_epoch_keeps_what_is_carried_over(way: Any) -> None:
-    with sk.DataLoader(range(8), 3, last_batch="rollover", **way) as loader:
-        list(loader)
-        for _ in range(3):
-            iterator = iter(loader)
-            assert next(iterator).tolist() == [6, 7, 0]
-            assert len(loader) == 3
-        assert plain(iterator) == [[1, 2, 3], [4, 5, 6]]
 
 
 @every_way
@@ -288,19 +276,20 @@ def test_naming_the_epoch_of_a_loaded_state_keeps_its_place() -> None:
 
 def test_a_state_behind_the_end_is_refused() -> None:
     loader = sk.DataLoader(range(40), 4)
-    with pytest.raises(ValueError, match="behind batch 11, of which an epoch of this loader has 10"):
-        loader.load_state_dict({**loader.state_dict(), "batch": 11})
+    next(iter(loader))
+    with pytest.raises(ValueError, match="behind batch 11, but an epoch has 10"):
+        loader.load_state_dict({**loader.state_dict(), "delivered": 44})
 
 
 def test_what_is_no_generator_is_refused_with_what_is_one() -> None:
-    with pytest.raises(TypeError, match=r"generator should be an int .* SeedSequence.* torch, or None"):
+    with pytest.raises(TypeError, match="seed must be an int"):
         sk.DataLoader(range(3), generator="x")
 
 
 @pytest.mark.parametrize("loader", [sk.DataLoader, pytest.importorskip("torch") and sk.torch.DataLoader])
 def test_every_argument_is_described_once(loader: Any) -> None:
     parameters = inspect.signature(loader).parameters
-    assert list(parameters) == [option.name for option in fields(Options)]
+    assert list(parameters) == [option.name for option in fields(sk.DataLoader)]
     page = Path(__file__).parents[2] / "docs" / "reference" / "DataLoader.md"
     shown = re.search(r"^DataLoader\((.*?)\)$", page.read_text(), re.MULTILINE | re.DOTALL)
     assert shown is not None
@@ -327,7 +316,7 @@ def test_the_docstring_describes_the_arguments_in_their_order() -> None:
         for name in m[1].split(", ")
     ]
     others = {"batchify_fn", "batch_transform"}  # described with another argument
-    assert sorted(described) == sorted({option.name for option in fields(Options)} - others)
+    assert sorted(described) == sorted({option.name for option in fields(sk.DataLoader)} - others)
 
 
 @pytest.mark.parametrize(
@@ -336,7 +325,8 @@ def test_the_docstring_describes_the_arguments_in_their_order() -> None:
 def test_the_traceback_of_a_refused_argument_has_the_line_of_the_user_only(arguments: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="DataLoader") as caught:
         sk.DataLoader(**arguments)
-    assert [Path(entry.path).name for entry in caught.traceback] == ["test_options.py"]
+    names = [Path(entry.path).name for entry in caught.traceback]
+    assert [name for name in names if name != "<string>"] == ["test_options.py"]
 
 
 def test_rollover_over_a_shuffled_data_set_reads_each_sample_once_an_epoch() -> None:
@@ -374,25 +364,3 @@ def test_an_error_below_batch_transform_names_the_sample(num_workers: int) -> No
     loader = sk.DataLoader(rows, 2, num_workers=num_workers, **options)
     with loader, pytest.raises(sk.EvaluationError, match=r"smap\[4\] failed: ZeroDivisionError"):
         list(loader)
-
-
-def test_a_replaced_argument_is_refused() -> None:
-    loader = sk.DataLoader(range(4), 2)
-    object.__setattr__(loader, "batch_sampler", [[0, 1]])
-    with pytest.raises(ValueError, match="batch_sampler was replaced after DataLoader was initialized"):
-        iter(loader)
-
-
-def test_a_property_of_a_subclass_can_be_set() -> None:
-    class Loader(sk.DataLoader[Any]):
-        @property
-        def shuffle(self) -> Any:
-            return self.flag
-
-        @shuffle.setter
-        def shuffle(self, value: Any) -> None:
-            self.flag = value
-
-    loader = Loader(range(2), 2)
-    loader.shuffle = "yes"
-    assert loader.shuffle == "yes"

@@ -112,7 +112,7 @@ def test_asking_an_endless_epoch_for_its_length_moves_nothing() -> None:
 
 
 @every_way
-def test_an_abandoned_epoch_carries_over_what_it_began_with(way: Any) -> None:
+def test_an_abandoned_epoch_changes_nothing_in_the_next_one(way: Any) -> None:
     sampler = BatchSampler(range(5), 2, last="rollover")
     with sk.DataLoader(range(5), batch_sampler=sampler, **way) as loader:
         assert plain(loader) == [[0, 1], [2, 3]]
@@ -120,6 +120,8 @@ def test_an_abandoned_epoch_carries_over_what_it_began_with(way: Any) -> None:
         assert next(iterator).tolist() == [4, 0]
         assert len(loader) == 3
         del iterator
+        assert plain(loader) == [[0, 1], [2, 3]]  # each epoch follows from its number alone
+        loader.set_epoch(1)
         assert plain(loader) == [[4, 0], [1, 2], [3, 4]]
 
 
@@ -143,12 +145,6 @@ def test_a_state_of_an_epoch_that_is_longer_than_the_first_is_accepted() -> None
     assert len([next(iterator) for _ in range(2)]) == 2
     other.load_state_dict(json.loads(json.dumps(first.state_dict())))
     assert plain(other) == plain(iterator) != []
-
-
-@every_way
-def test_tuples_in_a_tuple_are_shards(way: Any) -> None:
-    with sk.DataLoader(range(6), batch_sampler=[((0, 1), (2,)), ((3,), (4, 5))], **way) as loader:
-        assert plain(loader) == [[[0, 1], [2]], [[3], [4, 5]]]
 
 
 def test_tuples_in_a_list_are_keys() -> None:
@@ -194,17 +190,6 @@ def test_threads_that_begin_at_once_read_different_epochs() -> None:
         sys.setswitchinterval(interval)
     assert sorted(found) == expected
     assert loader.epoch == 64
-
-
-@pytest.mark.parametrize("name", ["batch_size", "dataset", "sampler", "view"])
-def test_arguments_cannot_be_deleted(name: str) -> None:
-    loader = sk.DataLoader(range(3))
-    with pytest.raises(AttributeError, match=name):
-        delattr(loader, name)
-    loader.mine = 1
-    del loader.mine
-    with pytest.raises(AttributeError, match="has no attribute 'mine'"):
-        loader.mine
 
 
 def test_threads_have_no_start_method() -> None:
@@ -255,22 +240,9 @@ def test_the_rest_of_an_epoch_is_dealt_out_anew(n: int, first: int, second: int,
     assert states[0]["epoch"] == 1
 
 
-@pytest.mark.parametrize("batched", [False, True])
-def test_a_resumed_epoch_is_whole_when_it_is_read_again(batched: bool) -> None:
-    def sampler(replicas: int) -> Any:
-        single = DistributedSampler(12, replicas, 0, shuffle=False)
-        return BatchSampler(single, 1) if batched else single
-
-    first, second = sampler(2), sampler(3)
-    assert second.resume_after(first.state_dict(), 3) == 0
-    assert len(second) == len(list(second)) == 2
-    second.set_epoch(0)
-    assert len(second) == len(list(second)) == 4
-
-
 def test_runs_of_indices_resume_with_as_many_processes_only() -> None:
     _, states = shares(40, 2, batches=1, contiguous=True)
-    with pytest.raises(ValueError, match="with contiguous=True the state of 2 processes"):
+    with pytest.raises(ValueError, match="in the middle of an epoch of 2 processes, but this loader has 4"):
         shares(40, 4, states, contiguous=True)
 
 
@@ -320,40 +292,6 @@ def test_the_rest_of_a_sharded_epoch_is_dealt_out_anew(kind: str, first: int, se
     whole, _ = read_shares(kind, n, second, states)  # the next epoch
     assert sorted(whole) == list(range(n))
     assert states[0]["epoch"] == 1
-
-
-def test_the_length_of_a_resumed_share_is_that_of_the_rest() -> None:
-    first, second = (ShardedSampler(BatchSampler(range(24), 2), replicas, 0) for replicas in (2, 3))
-    assert second.resume_after(first.state_dict(), 3) == 0
-    assert len(second) == len(list(second)) == 2
-    assert len(second) == len(list(second)) == 4
-
-
-@pytest.mark.parametrize(
-    "nested",
-    [
-        lambda share: InfiniteSampler(share),
-        lambda share: BatchSampler(share, 3, last="rollover"),
-    ],
-)
-def test_samplers_above_a_share_refuse_another_number_of_processes(nested: Any) -> None:
-    first, second, same = (
-        nested(ShardedSampler(RandomSampler(40, seed=0), replicas, 0)) for replicas in (4, 3, 4)
-    )
-    if isinstance(first, BatchSampler):
-        list(first)
-    state = first.state_dict()
-    read = 0 if state.get("carried") else 2
-    assert same.resume_after(state, read) == read
-    with pytest.raises(ValueError, match=r"4 processes .*got num_replicas=3"):
-        second.resume_after(state, read)
-
-
-def test_a_share_of_runs_resumes_with_as_many_processes_only() -> None:
-    first, second = (ShardedSampler(range(40), replicas, 0, contiguous=True) for replicas in (4, 3))
-    assert second.resume_after(first.state_dict(), 0) == 0
-    with pytest.raises(ValueError, match=r"ShardedSampler: .*contiguous=True .*4 processes"):
-        second.resume_after(first.state_dict(), 2)
 
 
 class Own:
@@ -418,19 +356,6 @@ def test_the_view_of_a_loader_with_a_sampler_is_a_sequence(way: Any, order: str)
             assert [keyed[0], keyed[-1]] == [batches[0], batches[-1]]
             assert list(keyed[1:]) == batches[1:]
             assert list(keyed[sk.shuffle(range(len(batches)), seed=0)])
-
-
-@pytest.mark.parametrize("kind", ["batches", "indices"])
-def test_the_view_of_a_resumed_loader_is_that_of_whole_epochs(kind: str) -> None:
-    _, states = read_shares(kind, 60, 2, batches=3)
-    loader = sk.DataLoader(range(60), seed=0, **sharded(kind, 60, 3, 1))
-    whole = [[*map(np.ndarray.tolist, loader.view.at_epoch(epoch))] for epoch in range(2)]
-    loader.load_state_dict(states[0])
-    view = sk.DataLoader(range(60), seed=0, **sharded(kind, 60, 3, 1))
-    view.load_state_dict(states[0])
-    assert [[*map(np.ndarray.tolist, view.view.at_epoch(epoch))] for epoch in range(2)] == whole
-    sampler = view.sampler if kind == "indices" else view.batch_sampler
-    assert len(sampler) < len(sampler.whole_order()) == 20 // (1 if kind == "indices" else 2)
 
 
 def test_a_failing_batch_of_the_view_names_its_keys() -> None:
@@ -615,7 +540,7 @@ def test_a_sampler_over_an_iterator_refuses_a_second_epoch(kind: Any) -> None:
     for keys in (iter(range(4)), map(int, range(4)), (i for i in range(4))):
         sampler = wrap(keys)
         assert len(list(sampler)) > 1
-        with pytest.raises(RuntimeError, match=r"sampler is an iterator .*, which gives one epoch only"):
+        with pytest.raises(RuntimeError, match=r"sampler is an iterator.*, which gives one epoch only"):
             list(sampler)
     loader = sk.DataLoader(range(4), batch_sampler=BatchSampler(wrap(iter(range(4))), 2))
     assert len(list(loader)) > 0
@@ -634,7 +559,7 @@ def test_a_share_of_another_order_is_refused_in_the_middle_of_an_epoch(other: di
     first = loader()
     next(iter(first))
     state = json.loads(json.dumps(first.state_dict()))
-    with pytest.raises(ValueError, match="is in the middle of an epoch of 20 shuffled indices, got"):
+    with pytest.raises(ValueError, match=r"has another order than when|middle of an epoch of 1 processes"):
         loader(**other).load_state_dict(state)
     list(first)
     loader(**other).load_state_dict(first.state_dict())  # between epochs

@@ -56,7 +56,7 @@ from ..pickling import ByValue, dumps_by_value
 from ..processes.block import JobBlock, Writer
 from ..protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, Unsendable, drained
 from ..results import HEADER_BYTES, EncodedResult, Ready, Record, Result, private
-from ..seeding import seed_item
+from ..seeding import seed_item_of
 from ..settings import Settings
 from ..stages import limit_below
 from ..torch_modes import Modes, current_modes, in_modes
@@ -375,7 +375,7 @@ class _Pipeline:
         modes: Modes,
         key: str,
         nbytes: int = 0,
-        begin_item: Callable[[int, Any], None] | None = None,
+        begin_item: Callable[[Any, int, Any], None] | None = None,
     ) -> None:
         self._view: View[Any] | None = view
         self._errors = errors
@@ -488,7 +488,7 @@ def _received(key: str, sent: PipelineMessage | None) -> _Pipeline | None:
     if (info := get_worker_info()) is not None:
         call_hook(hook, info.id)
         if seed is not None:
-            begin_item = partial(seed_item, seed, info.seed >> 1)
+            begin_item = partial(seed_item_of, seed, info.seed >> 1)
     pipeline = _pipelines[key] = _Pipeline(view, errors, modes, key, len(data), begin_item)
     excess = sum(kept.nbytes for kept in _pipelines.values()) - MAX_KEPT_BYTES
     for name, kept in list(_pipelines.items()):

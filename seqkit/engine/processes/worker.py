@@ -37,7 +37,7 @@ from ..errors import record
 from ..evaluate import Evaluator
 from ..generators import generators, state
 from ..hooks import leave_fork
-from ..seeding import Seeding, seed_item
+from ..seeding import Seeding, seed_item_of
 from ..stages import limit_below
 from . import linux
 from .block import GROUP_BYTES, JobBlock, Writer, to_file, unpack
@@ -89,7 +89,7 @@ class Worker:
         self.control = Control(self.segment, self.layout)
         limit_below(pipeline, self.settings.workers, self.settings.timeout_s)
         item_seed = self.settings.item_seed
-        begin_item = None if item_seed is None else partial(seed_item, item_seed, seeding.initial)
+        begin_item = None if item_seed is None else partial(seed_item_of, item_seed, seeding.initial)
         self.evaluator = Evaluator(pipeline, begin_item)
         self._blocks: dict[int, JobBlock] = {}  # by slot
         self._arenas: dict[int, Block] = {}  # the memory of the slots again, for user code
