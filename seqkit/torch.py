@@ -3,10 +3,10 @@ memory. And a `StreamLoader` of tensors.
 
 To port a script, change one import::
 
-    from seqkit.torch import DataLoader
+    from seqkit.torch import DataLoader, Dataset, random_split
 
-The rest of seqkit takes and returns tensors without this module, too: `prefetch` returns them from process
-workers without a copy.
+Names that it does not define are those of `torch.utils.data`. The rest of seqkit takes and returns tensors
+without this module, too: `prefetch` returns them from process workers without a copy.
 """
 
 from __future__ import annotations
@@ -43,6 +43,13 @@ __all__ = ["DataLoader", "StreamBatch", "StreamLoader", "default_collate", "defa
 
 
 __dir__ = public_names(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    """Return a name of `torch.utils.data`, such as `Dataset`, so that a script changes one import only."""
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(torch.utils.data, name)
 
 
 def default_collate(batch: Any) -> Any:

@@ -213,6 +213,12 @@ class DistributedSampler(ShardedSampler):
         self.seed = seed
 
 
+def process_group() -> Any:
+    """Return PyTorch's module for process groups if a group is initialised, otherwise None."""
+    group: Any = sys.modules.get("torch.distributed")  # a program with a process group has imported it
+    return group if group is not None and group.is_available() and group.is_initialized() else None
+
+
 def as_place(num_replicas: Any, rank: Any, who: str) -> tuple[int, int]:
     """Return the number of processes and the number of this process, given or asked of PyTorch."""
     if num_replicas is None or rank is None:
@@ -226,12 +232,6 @@ def as_place(num_replicas: Any, rank: Any, who: str) -> tuple[int, int]:
         rank = group.get_rank() if rank is None else rank
     num_replicas = positive_int(num_replicas, f"{who}: num_replicas")
     return num_replicas, as_rank(rank, num_replicas, who, "num_replicas")
-
-
-def process_group() -> Any:
-    """Return PyTorch's module for process groups if a group is initialised, otherwise None."""
-    group: Any = sys.modules.get("torch.distributed")  # a program with a process group has imported it
-    return group if group is not None and group.is_available() and group.is_initialized() else None
 
 
 def world_of(sampler: Any) -> int:

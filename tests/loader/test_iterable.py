@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,6 @@ from .ways import WAYS
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create 3 worker")
 every_way = pytest.mark.parametrize("way", WAYS)
-
-
-def place(state: dict[str, Any]) -> int:
-    """The number of the next batch."""
-    delivered: int = state["delivered"]
-    return delivered // (state.get("global_batch") or 1)
 
 
 class Stream:
@@ -146,6 +141,22 @@ def test_workers_that_split_the_data_set_read_each_sample_once(way: Any) -> None
             loader.state_dict()
 
 
+def test_a_worker_that_dies_twice_costs_its_batch_and_repeats_nothing() -> None:
+    def die(i: int) -> int:
+        if i == 6:
+            os._exit(3)
+        return i
+
+    options: Any = {"num_workers": 2, "iterable_split": "workers", "transform": die}
+    with sk.DataLoader(Split(40), 2, **options) as loader:
+        found = drawn(iter(loader))
+    (error,) = [batch for batch in found if isinstance(batch, Exception)]
+    assert isinstance(error, sk.WorkerDied)
+    assert "worker 0" in str(error)
+    numbers = [i for batch in found if batch is not error for i in batch.tolist()]
+    assert sorted(numbers) == sorted({*range(40)} - {4, 6})
+
+
 # -------------------------------------------------------------------- data sets that return themselves
 
 
@@ -187,7 +198,7 @@ def test_an_iterator_that_cannot_begin_again_has_one_epoch(way: Any) -> None:
     for dataset in (Once(), iter([1, 2, 3, 4, 5])):
         with sk.DataLoader(dataset, 2, **way) as loader:
             assert plain(loader) == [[1, 2], [3, 4], [5]]
-            refused = "does not begin again|gives one epoch only|an iterator that an earlier epoch has read"
+            refused = "does not begin again|gives one epoch only|that an earlier epoch has read"
             with pytest.raises((RuntimeError, UserWarning), match=refused):
                 list(loader)
 
@@ -239,6 +250,20 @@ def test_samples_that_were_read_are_neither_transformed_nor_collated_again(
         assert list(loader) == rest
     assert len(collated) == len(rest)
     assert sorted(transformed) == sorted(rest if batch_size is None else [i for batch in rest for i in batch])
+
+
+def test_errors_of_a_resumed_epoch_count_from_its_beginning() -> None:
+    def check(i: int) -> int:
+        if i == 106:
+            raise ValueError("bad")
+        return i
+
+    loader = sk.DataLoader(Lines(), 2, transform=check, on_error="skip")
+    loader.load_state_dict({**loader.state_dict(), "delivered": 4})
+    assert next(iter(loader)).tolist() == [104, 105]
+    batches = iter(loader)
+    list(batches)
+    assert loader.failed == [(6, "ValueError: bad")]
 
 
 class Positioned:
@@ -298,7 +323,20 @@ def test_a_data_set_with_a_state_of_its_own_keeps_it() -> None:
     assert plain(other) == plain(batches)
 
 
-# -------------------------------------------------------------------- data sets that split themselves
+# -------------------------------------------------------------------- parts
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_parts_of_a_data_set_are_read_by_nodes_in_turn(workers: int) -> None:
+    def part(number: int) -> Iterator[int]:
+        return iter(range(100 * number, 100 * number + 4 + number))
+
+    parts = [sk.uniter(partial(part, number)) for number in range(3)]
+    if workers:
+        parts = [sk.prefetch(each, 1, method="thread") for each in parts]
+    loader = sk.DataLoader(sk.interleave(parts), 4)
+    found = [i for batch in plain(loader) for i in batch]
+    assert found == [0, 100, 200, 1, 101, 201, 2, 102, 202, 3, 103, 203, 104, 204, 205]
 
 
 EVERY_WAY = [
@@ -306,18 +344,6 @@ EVERY_WAY = [
     *({"num_workers": n, "method": m} for n in (1, 2, 3) for m in ("thread", "process")),
 ]
 in_every_way = pytest.mark.parametrize("way", EVERY_WAY, ids=lambda way: "-".join(map(str, way.values())))
-
-
-def outcomes(batches: Any) -> list[Any]:
-    """Read an iterator to its end, with the texts of its errors."""
-    found: list[Any] = []
-    while True:
-        try:
-            found.append(next(batches).tolist())
-        except StopIteration:
-            return found
-        except sk.EvaluationError as error:
-            found.append(error.message)
 
 
 @every_way
@@ -352,13 +378,19 @@ def test_shuffling_needs_a_buffer_and_the_error_says_so() -> None:
 @pytest.mark.parametrize(
     ("dataset", "options", "message"),
     [
-        (Stream(), {"last_batch": "rollover"}, "does not go with last_batch='rollover'"),
+        (Stream(), {"last_batch": "rollover"}, "last_batch='rollover'"),
+        (range(3), {"iterable_split": "reader"}, "is for data sets that can only be iterated"),
         (
             Stream(),
-            {"iterable_split": "both"},
+            {"iterable_split": "parts"},
             "iterable_split should be 'none' or 'reader' or 'workers'",
         ),
         (Stream(), {"iterable_split": "workers", "last_batch": "pad"}, "does not go with last_batch='pad'"),
+        (
+            Stream(),
+            {"iterable_split": "workers", "num_workers": 1, "in_order": False},
+            "does not go with .*in_order=False",
+        ),
     ],
 )
 def test_what_does_not_go_with_the_data_set_is_refused(dataset: Any, options: Any, message: str) -> None:

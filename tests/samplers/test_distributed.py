@@ -134,8 +134,8 @@ def test_sharded_sampler_refuses_wrong_arguments(make, options, error, message):
     ("options", "error", "message"),
     [
         ({"dataset": 1.5}, TypeError, r"dataset \(an int, or anything with len\) must be an int"),
-        ({"shuffle": 1}, ValueError, "shuffle should be a boolean value, but got 1"),
-        ({"drop_last": "no"}, ValueError, "drop_last should be a boolean value, but got 'no'"),
+        ({"shuffle": 1}, TypeError, "shuffle must be a bool, got 1"),
+        ({"drop_last": "no"}, TypeError, "drop_last must be a bool, got 'no'"),
     ],
 )
 def test_distributed_sampler_refuses_wrong_arguments(options, error, message):
