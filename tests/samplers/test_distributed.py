@@ -236,6 +236,29 @@ def test_sharded_sampler_needs_a_sampler():
         ShardedSampler(5, 2, 0)
 
 
+@pytest.mark.parametrize("kind", [list, Unordered])
+def test_the_rest_of_a_resumed_epoch_is_dealt_out_and_other_epochs_are_whole(kind):
+    def share():
+        sampler = ShardedSampler(kind(range(12)), 3, 0)
+        sampler.load_state_dict({**sampler.state_dict(), "epoch": 4, "read": 6})
+        return sampler
+
+    sampler = share()
+    if kind is list:
+        assert [list(sampler.at_epoch(epoch)) for epoch in (4, 5)] == [[6, 9], [0, 3, 6, 9]]
+        assert len(sampler) == 2
+    assert [list(sampler), list(sampler)] == [[6, 9], [0, 3, 6, 9]]
+    sampler.set_epoch(4)
+    assert list(sampler) == [0, 3, 6, 9]
+    sampler = share()
+    sampler.set_epoch(4)  # that of the state
+    assert list(sampler) == [6, 9]
+    sampler = share()
+    sampler.set_epoch(5)
+    assert sampler.state_dict()["read"] == 0
+    assert list(sampler) == [0, 3, 6, 9]
+
+
 # -------------------------------------------------------------------- parts
 
 
