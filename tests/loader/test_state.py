@@ -92,7 +92,7 @@ def made(setup: str, **more: Any) -> sk.DataLoader:
     return Loader(noisy(), **SETUPS[setup](), **more)
 
 
-def at(state: dict[str, Any], batch_size: int = 4) -> tuple[int, int]:
+def position_of(state: dict[str, Any], batch_size: int = 4) -> tuple[int, int]:
     """Return the epoch of a state, and the number of batches of it that were delivered."""
     size = batch_size if state["unit"] == "samples" else 1
     return state["epoch"], state["delivered"] // size
@@ -431,9 +431,9 @@ def test_resuming_far_into_a_sampler_with_an_order_draws_nothing_before() -> Non
 def test_a_state_asked_for_at_once_comes_at_once(way: dict[str, Any]) -> None:
     with made("shuffled", **way) as loader:
         batches = iter(loader)
-        assert at(loader.state_dict()) == (0, 0)
+        assert position_of(loader.state_dict()) == (0, 0)
         next(batches)
-        assert [at(loader.state_dict()) for _ in range(3)] == [(0, 1)] * 3
+        assert [position_of(loader.state_dict()) for _ in range(3)] == [(0, 1)] * 3
 
 
 @every_setup
@@ -469,7 +469,7 @@ def test_loaders_read_in_turns_keep_their_own_places(way: dict[str, Any]) -> Non
         list(islice(zip(one, other, strict=True), 2))
         next(iter(other))
         states = [one.state_dict(), other.state_dict()]
-    assert [at(state) for state in states] == [(0, 2), (1, 1)]
+    assert [position_of(state) for state in states] == [(0, 2), (1, 1)]
     with made(names[0], **way) as one, made(names[1], **way) as other:
         one.load_state_dict(states[0])
         other.load_state_dict(
@@ -513,7 +513,7 @@ def test_the_end_of_what_can_only_be_iterated_is_the_next_epoch(way: dict[str, A
     with Loader(Stream(), 4, **way) as loader:
         whole = plain(list(loader))
         state = loader.state_dict()
-    assert at(state) == (1, 0)
+    assert position_of(state) == (1, 0)
     with Loader(Stream(), 4, **way) as other:
         other.load_state_dict(state)
         assert epochs(other, 1) == [whole]
@@ -623,7 +623,7 @@ def test_what_ends_the_reading_is_no_batch(way: dict[str, Any]) -> None:
     assert "closed" in str(error)
     assert not isinstance(error, sk.EvaluationError)
     state = loader.state_dict()
-    assert at(state) == (0, len(read))
+    assert position_of(state) == (0, len(read))
     with made("shuffled", **way) as other:
         other.load_state_dict(state)
         assert [read + epochs(other, 1)[0]] == epochs(made("shuffled"), 1)
@@ -650,7 +650,7 @@ def test_an_error_of_a_sampler_is_no_batch_and_ends_the_workers(way: dict[str, A
         assert plain(read) == [[b, b + 1, b + 2, b + 3] for b in range(0, at - 3, 4)]
         assert isinstance(error, KeyError)
         state = loader.state_dict()
-        assert at(state) == (0, len(read))
+        assert position_of(state) == (0, len(read))
         if not way.get("persistent_workers"):
             assert until(lambda: children() == before)
         *read, error = drawn(iter(loader))
@@ -775,7 +775,7 @@ def test_an_epoch_whose_sampler_was_interrupted_is_not_over() -> None:
         next(epoch)
     with pytest.raises(RuntimeError, match="Begin a new one"):
         next(epoch)
-    assert at(loader.state_dict(), 2) == (0, 1)
+    assert position_of(loader.state_dict(), 2) == (0, 1)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -801,7 +801,7 @@ def test_a_stream_that_breaks_before_the_place_to_go_on_from_says_so(
         (found,) = drawn(iter(loader))
         assert isinstance(found, sk.EvaluationError)
         assert "down" in str(found)
-        assert at(loader.state_dict(), 2) == (1, 0)
+        assert position_of(loader.state_dict(), 2) == (1, 0)
 
 
 @pytest.mark.parametrize("strikes_at", range(4))
@@ -821,11 +821,11 @@ def test_ctrl_c_while_batches_are_passed_over_is_none_of_a_batch(strikes_at: int
     epoch = iter(loader)
     with pytest.raises(KeyboardInterrupt):
         next(epoch)
-    assert at(loader.state_dict(), 2) == (0, 2)
+    assert position_of(loader.state_dict(), 2) == (0, 2)
     loader.load_state_dict(loader.state_dict())
     epoch = iter(loader)
     assert plain([next(epoch)]) == [[4, 5]]
-    assert at(loader.state_dict(), 2) == (0, 3)
+    assert position_of(loader.state_dict(), 2) == (0, 3)
 
 
 @pytest.mark.parametrize("way", WAYS[1:])
@@ -840,7 +840,7 @@ def test_an_error_of_worker_init_fn_while_samples_are_passed_over_is_no_batch(
         with pytest.raises(RuntimeError, match="no such device"):
             next(iter(loader))
         state = loader.state_dict()
-        assert at(state) == (3, 2)
+        assert position_of(state) == (3, 2)
 
 
 def outcome(epoch: Iterator[Any]) -> Any:
@@ -1201,7 +1201,7 @@ def test_a_data_set_in_another_order_than_before_is_refused(kind: str, seeds: An
     expected = pytest.raises(ValueError, match="has another order than when the state was saved")
     with expected if is_refused else nullcontext():
         second.load_state_dict(first.state_dict())
-    assert at(second.state_dict()) == (0, 0 if is_refused else read)
+    assert position_of(second.state_dict()) == (0, 0 if is_refused else read)
 
 
 def test_the_state_of_one_rank_suits_the_others() -> None:

@@ -783,6 +783,22 @@ def test_batches_of_an_iterator_lose_no_index():
     assert list(BatchSampler((c for c in "abcde"), 2)) == [["a", "b"], ["c", "d"], ["e"]]
 
 
+def test_an_iterator_that_starts_again_at_iter_is_iterated_once_an_epoch():
+    class Restarting:
+        def __iter__(self):
+            self.position = 0
+            return self
+
+        def __next__(self):
+            self.position += 1
+            if self.position > 5:
+                raise StopIteration
+            return self.position
+
+    sampler = BatchSampler(Restarting(), 2)
+    assert [list(sampler), list(sampler)] == [[[1, 2], [3, 4], [5]]] * 2
+
+
 def test_a_batch_sampler_has_the_epochs_of_its_sampler():
     inner = RandomSampler(9, seed=0)
     sampler = BatchSampler(inner, 2)
