@@ -150,7 +150,7 @@ BUDGETS = {
     "stores": 1349,
     "streams": 1158,
     "testing": 747,
-    "torch": 178,
+    "torch": 182,
     "transforms": 35,
     "views": 3421,
 }

@@ -1586,7 +1586,7 @@ REFUSED = [
         TypeError,
         "batch_size must be a positive int, got '2'",
     ),
-    ({"batch_size": np.int64(0)}, ValueError, "batch_size must be a positive int"),
+    ({"batch_size": np.int64(0)}, ValueError, "batch_size should be a positive integer value"),
     ({"sampler": range(2), "shuffle": True}, ValueError, "sampler option is mutually exclusive with shuffle"),
     ({"generator": "x"}, TypeError, "seed must be an int"),
     ({"generator": 1, "seed": 1}, ValueError, "seed and generator exclude each other"),
@@ -1701,7 +1701,7 @@ class Pairs(sk.DataLoader):
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: RandomSampler(3, "no"), ValueError, "replacement should be a boolean value"),
+        (lambda: RandomSampler(3, "no"), TypeError, "replacement must be a bool"),
         (lambda: RandomSampler(3, num_samples=0), ValueError, "num_samples"),
         (lambda: RandomSampler(3, num_samples=-1), ValueError, "num_samples"),
         (lambda: WeightedRandomSampler([1, 2], 0), ValueError, "num_samples"),
@@ -1711,7 +1711,7 @@ class Pairs(sk.DataLoader):
         (lambda: WeightedRandomSampler([0, 0], 1), ValueError, "above 0"),
         (lambda: WeightedRandomSampler([1, 0], 2, False), ValueError, "without replacement"),
         (lambda: BatchSampler(range(3), 0), ValueError, "must be a positive int"),
-        (lambda: BatchSampler(range(3), 2, "no"), ValueError, "drop_last should be a boolean value"),
+        (lambda: BatchSampler(range(3), 2, "no"), TypeError, "drop_last must be a bool"),
     ],
 )
 def test_samplers_refuse_what_they_cannot_draw(make: Any, error: type[Exception], message: str) -> None:
