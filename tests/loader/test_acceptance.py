@@ -1583,8 +1583,8 @@ REFUSED = [
     ({"batch_size": None, "drop_last": True}, ValueError, "batch_size=None option disables auto-batching"),
     (
         {"batch_size": "2"},
-        TypeError,
-        "batch_size must be a positive int, got '2'",
+        ValueError,
+        "batch_size should be a positive integer value",
     ),
     ({"batch_size": np.int64(0)}, ValueError, "batch_size should be a positive integer value"),
     ({"sampler": range(2), "shuffle": True}, ValueError, "sampler option is mutually exclusive with shuffle"),
