@@ -27,7 +27,7 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("seqkit.torch needs PyTorch: pip install 'seqkit[torch]'") from error
 
-from .collation.base import Place
+from .collation.base import Collate, Place
 from .collation.leaves import as_arrays, check_ints, is_array_like, is_masked, stack_arrays
 from .core.lazy import public_names
 from .core.randomness import as_seed
@@ -223,6 +223,20 @@ class _WorkerStart(WorkerStart):
     """Also imports PyTorch in the worker, because it is defined in this module."""
 
 
+class _AsTensors:
+    """A function of `seqkit.collation` with tensors in place of its arrays, which share their memory."""
+
+    def __init__(self, function: Collate) -> None:
+        self.function = function
+        self.takes_arrays = function.takes_arrays
+
+    def __call__(self, samples: Any) -> Any:
+        return _tensors(self.function(samples))
+
+    def __repr__(self) -> str:
+        return repr(self.function)
+
+
 class _Tensors(BatchKind):
     collate = staticmethod(default_collate)
     convert = staticmethod(default_convert)
@@ -234,6 +248,9 @@ class _Tensors(BatchKind):
     @property
     def pinner(self) -> Any:
         return CudaPinner() if torch.cuda.is_available() else None
+
+    def adapted(self, collate_fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return _AsTensors(collate_fn) if isinstance(collate_fn, Collate) else collate_fn
 
     def seed(self) -> int:
         """Return the number that PyTorch's generator gives next, without drawing it."""
@@ -255,7 +272,8 @@ class DataLoader(_loader.DataLoader[Batch]):
     ----------
     dataset : Dataset, IterableDataset, View or indexable
     collate_fn : callable, optional
-        `seqkit.torch.default_collate` by default, and `default_convert` without batches.
+        `seqkit.torch.default_collate` by default, and `default_convert` without batches. Functions of
+        `seqkit.collation`, such as `Pad`, give tensors here.
     pin_memory : bool
         Yield tensors in page-locked memory if there is CUDA. Otherwise there is a warning.
     seed : int, optional
@@ -356,6 +374,8 @@ def _tensors(value: Any) -> Any:
         return {key: _tensors(part) for key, part in value.items()}
     if isinstance(value, tuple):
         return like(value, [_tensors(part) for part in value])
+    if isinstance(value, list):
+        return [_tensors(part) for part in value]
     if (
         isinstance(value, np.ndarray)
         and value.dtype.char in _STACKED_BY_NUMPY | {"e"}

@@ -73,6 +73,10 @@ class BatchKind:
     pinner: Any = None  # locks the memory of workers for a device
     pin: Callable[[Any], Any]  # copies a batch to locked memory unless it is there
 
+    def adapted(self, collate_fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Return the collate function that is called in place of the user's."""
+        return collate_fn
+
     def seed(self) -> int:
         """Return the seed of a loader that was given none."""
         return as_seed(None, "DataLoader: seed")
@@ -135,6 +139,7 @@ class Pipeline:
         self.collate_fn = options.batchify_fn if options.collate_fn is None else options.collate_fn
         if self.collate_fn is None:
             self.collate_fn = kind.collate if self.is_batched else kind.convert
+        self.collate_fn = kind.adapted(self.collate_fn)
         self.sampler, self.batch_sampler = samplers or (self._sampler(), options.batch_sampler)
         if samplers is None and self.size is not None and self.sampler is not None:
             self.batch_sampler = BatchSampler(self.sampler, self.size, last=self.last)

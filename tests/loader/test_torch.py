@@ -1130,6 +1130,20 @@ def test_a_stream_loader_gives_the_same_batches_as_tensors(
             assert one.tolist() == other.tolist()  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_functions_of_collation_give_tensors(workers: int) -> None:
+    data = [{"tokens": [1, 2, 3], "pair": (0, "a")}, {"tokens": [4], "pair": (1, "b")}]
+    collate = sk.Dict({"tokens": sk.Pad(ret_length=True, mask=True), "pair": (sk.Stack(), sk.List())})
+    (batch,) = ours.DataLoader(data, 2, num_workers=workers, collate_fn=collate)
+    tokens, lengths, mask = batch["tokens"]
+    assert all(isinstance(part, torch.Tensor) for part in (tokens, lengths, mask, batch["pair"][0]))
+    assert tokens.tolist() == [[1, 2, 3], [4, 0, 0]]
+    assert (lengths.tolist(), mask.sum().item()) == ([3, 1], 4)
+    assert batch["pair"][1] == ["a", "b"]
+    (arrays,) = ours.DataLoader(np.eye(2), 2, num_workers=workers, collate_fn=sk.Stack("float32"))
+    assert (arrays.dtype, arrays.tolist()) == (torch.float32, [[1, 0], [0, 1]])
+
+
 def test_the_mask_of_chunks_without_a_length_has_one_value_a_row() -> None:
     for batch in ours.StreamLoader([2, 1], range, 2):
         assert torch.equal(batch.mask, ~batch.is_padding)
