@@ -28,7 +28,7 @@ except ImportError as error:  # pragma: no cover
     raise ImportError("seqkit.torch needs PyTorch: pip install 'seqkit[torch]'") from error
 
 from .collation.base import Collate, Place
-from .collation.leaves import as_arrays, check_ints, is_array_like, is_masked, stack_arrays
+from .collation.leaves import as_arrays, is_array_like, is_masked, stack_arrays
 from .core.lazy import public_names
 from .core.randomness import as_seed
 from .core.worker import empty, is_placing
@@ -134,7 +134,7 @@ def _stack(batch: Sequence[torch.Tensor], *, collate_fn_map: Any = None) -> torc
     tensors = list(batch)
     if not (is_placing() and _are_plain(tensors)):
         stacked = torch.stack(tensors)
-        check_ints(tensors, stacked, Place("default_collate"))
+        _check_ints(tensors, stacked)
         return stacked
     return torch.stack(tensors, out=_empty((len(tensors), *first.shape), first.dtype))
 
@@ -194,12 +194,24 @@ def _collate_counters(batch: Sequence[Any], *, collate_fn_map: Any = None) -> An
     return _rules.collate([dict(counter) for counter in batch], collate_fn_map=collate_fn_map)
 
 
+def _check_ints(batch: Sequence[Any], stacked: torch.Tensor) -> None:
+    """Refuse a tensor of floats in which ints of the samples have changed."""
+    kinds = {getattr(sample, "dtype", type(sample)) for sample in batch}
+    for i, sample in enumerate(batch if stacked.is_floating_point() and len(kinds) > 1 else ()):
+        tensor = torch.as_tensor(sample)
+        if not tensor.is_floating_point() and not torch.equal(stacked[i].to(tensor.dtype), tensor):
+            raise ValueError(
+                f"default_collate: batch[{i}] holds ints that do not fit into {stacked.dtype}; convert it, or"
+                " convert the samples to one dtype"
+            )
+
+
 def _keeping_ints(rule: Callable[..., Any]) -> Callable[..., Any]:
     """Return a rule of PyTorch for numbers that refuses ints which a tensor of floats does not hold."""
 
     def collate(batch: Any, *, collate_fn_map: Any = None) -> Any:
         stacked = rule(batch, collate_fn_map=collate_fn_map)
-        check_ints(batch, stacked, Place("default_collate"))
+        _check_ints(batch, stacked)
         return stacked
 
     return collate

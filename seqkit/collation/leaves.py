@@ -25,7 +25,6 @@ __all__ = [
     "DType",
     "as_arrays",
     "as_dtype",
-    "check_ints",
     "check_shapes",
     "common_dtype",
     "copied",
@@ -186,23 +185,6 @@ def _stack_masked(batch: Sequence[Any], place: Place, dtype: DType | None) -> An
     data: list[Any] = [np.ma.filled(sample, np.asarray(sample).dtype.type(0)) for sample in batch]
     stacked = stack(data, place, dtype)
     return np.ma.MaskedArray(stacked, np.stack([np.ma.getmaskarray(sample) for sample in batch]))
-
-
-def check_ints(batch: Sequence[Any], stacked: Any, place: Place) -> None:
-    """Refuse a tensor of floats in which ints of the samples have changed."""
-    kinds = set(map(type, batch)) if stacked.is_floating_point() else set()
-    if not kinds or (
-        kinds == {kind := type(batch[0])} and (not is_tensor(kind) or len(set(map(_dtype, batch))) == 1)
-    ):
-        return
-    torch = sys.modules["torch"]
-    for i, sample in enumerate(batch):
-        tensor = torch.as_tensor(sample)
-        if not tensor.is_floating_point() and not torch.equal(stacked[i].to(tensor.dtype), tensor):
-            raise ValueError(
-                f"{place.who}: {place.at(i)} holds ints that do not fit into {stacked.dtype}; convert it, or"
-                " convert the samples to one dtype"
-            )
 
 
 def as_arrays(samples: Sequence[Any], place: Place) -> Sequence[Any]:
