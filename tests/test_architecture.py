@@ -143,7 +143,7 @@ BUDGETS = {
     "collation": 756,
     "core": 1947,
     "engine": 5969,
-    "loader": 1335,
+    "loader": 1341,
     "observe": 2649,
     "samplers": 1099,
     "sources": 1693,

@@ -220,9 +220,10 @@ class Batches(View[Any]):
         self._is_batched = is_batched
 
     def _get(self, keys: Any) -> Any:
+        index = list(keys) if isinstance(keys, KeyList) else keys  # as errors show it
         if isinstance(keys, Shards):
-            return OnRecovered(list, collates=True)([self._collated(keys, shard) for shard in keys])
-        return self._collated(keys, keys)
+            return OnRecovered(list, collates=True)([self._collated(index, shard) for shard in keys])
+        return self._collated(index, keys)
 
     def _collated(self, i: Any, keys: Any) -> Any:
         samples = self._sources[0]

@@ -15,6 +15,7 @@ from weakref import WeakSet
 from ..collation.base import shown
 from ..core.arguments import int_at_least
 from ..core.chaining import Displayed
+from ..core.expression import walk
 from ..core.iteration import is_one_shot, restarting
 from ..core.lengths import Unsized
 from ..core.randomness import as_seed
@@ -22,6 +23,7 @@ from ..core.set_epoch import tell
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames, warn
 from ..core.view import View
+from ..core.worker import Opened
 from ..engine.prefetch import Prefetch
 from ..samplers.base import Sampler, chain_of, draw, pass_epoch
 from ..samplers.batches import InfiniteSampler
@@ -650,12 +652,18 @@ class DataLoader(Displayed, Generic[Batch]):
 
     def nodes(self) -> list[Prefetch[Any]]:
         """Return the views of the epochs that have workers, or had them (for `watch`)."""
-        return list(self.__nodes)
+        return [*{id(node.engine): node for node in self.__nodes}.values()]  # epochs may share workers
 
     def close(self) -> None:
-        """End the workers. If there are any, refuse further epochs. Idempotent."""
+        """End the workers, and close the files that the data set opened in this process. Idempotent.
+
+        If there are workers, refuse further epochs.
+        """
         self.__is_closed = True
         self.__close_nodes()
+        for view in walk(self.dataset) if isinstance(self.dataset, View) else ():
+            if isinstance(view, Opened):
+                view.close()
 
     def __close_nodes(self) -> None:
         self.__persistent = self.__shown = None

@@ -128,7 +128,7 @@ def test_an_item_begins_before_it_is_computed_also_in_a_job_of_several_and_after
     for source in (range(4), sk.uniter(range(4))):
         for policy in ("wrap", "passthrough"):
             sink = Collector()
-            evaluator = Evaluator(sk.smap(f, source), lambda epoch, i: events.append((epoch, i)))
+            evaluator = Evaluator(sk.smap(f, source), lambda view, epoch, i: events.append((epoch, i)))
             with sk.errstate(policy):
                 evaluator.run(5, [0, 1, 2, 3], sink)
             assert sink.outcomes.values == [0, None, None, 3]

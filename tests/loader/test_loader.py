@@ -151,7 +151,7 @@ def test_repr_shows_what_is_not_the_default():
         range(10), 4, sampler=RandomSampler(10), collate_fn=sum, num_workers=2, prefetch_factor=3, seed=1
     )
     assert re.fullmatch(
-        r"DataLoader\(<range of 10>, batch_size=4, sampler=RandomSampler.*, num_workers=2,"
+        r"DataLoader\(<range of 10>, batch_size=4, sampler=<RandomSampler>, num_workers=2,"
         r" collate_fn=sum, prefetch_factor=3, seed=1\)",
         repr(loader),
     )

@@ -27,7 +27,6 @@ class OnlyIter:
         {"batch_size": 1, "sampler": RandomSampler(X)},
         {"batch_size": 3, "sampler": OnlyIter()},
         {"batch_size": 3, "sampler": sk.InfiniteSampler(range(40))},
-        {"batch_size": 3, "shuffle": True, "last_batch": "rollover"},
         {"batch_sampler": BatchSampler(SubsetRandomSampler([35, 36, 37]), 2, False)},
     ],
 )

@@ -46,7 +46,7 @@ class FailingName(Failing):
         (Mock(return_value=1), "Mock"),
         (MagicMock(return_value=1), "MagicMock"),
         (Failing(), "Failing"),
-        (NamedThree(), "NamedThree"),
+        (NamedThree(), "3"),
         (FailingName(), "FailingName"),
         (functools.partial(failing), "failing"),
         (functools.partial(Mock(return_value=1)), "Mock"),
@@ -131,8 +131,8 @@ def test_any_value_is_a_card(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.arange(3), y=np.array([{}, None]))
     for value, text in [
         (FailingClass(), "FailingClass"),
-        ({FailingText(): 3}, "{<FailingText instance"),
-        (FailingText(), "<FailingText instance"),
+        ({FailingText(): 3}, "{<FailingText>: 3}"),
+        (FailingText(), "<FailingText>"),
         (FailingShape(), "FailingShape"),
         (Mock(spec=dict), "Mock"),
         (Mock(), "<Mock"),

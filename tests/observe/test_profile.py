@@ -128,8 +128,8 @@ class Lines:
 @pytest.mark.parametrize(
     ("build", "remedy"),
     [
-        (lambda: sk.uniter(Lines()), "split(part, parts)"),
-        (lambda: sk.prefetch(sk.smap(spin, sk.uniter(Lines())), 2), "split(part, parts)"),
+        (lambda: sk.uniter(Lines()), "interleave"),
+        (lambda: sk.prefetch(sk.smap(spin, sk.uniter(Lines())), 2), "interleave"),
         (lambda: sk.DataLoader(Lines(), 4), "iterable_split='workers'"),
         (lambda: sk.DataLoader(Lines(), 4, num_workers=1), "iterable_split='workers'"),
     ],
