@@ -262,8 +262,3 @@ def _count(item: Summary) -> int:
 def _span(sizes: Sequence[int]) -> str:
     low, high = min(sizes), max(sizes)
     return str(low) if low == high else f"{low}–{high}"
-
-
-def structure_of(value: Any) -> str:
-    """Return the structure of a value in one line, such as ``{image: uint8[256, 213, 3], label: int}``."""
-    return structure([summarise(value)], is_part=True)
