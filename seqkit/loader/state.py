@@ -10,7 +10,7 @@ from ..core.randomness import digest
 from ..core.set_epoch import has_method
 from ..core.source import as_view
 from ..core.view import View
-from ..samplers.base import NestedSampler, Sampler, order_of
+from ..samplers.base import NestedSampler, Sampler, order_of, state_of
 from ..samplers.distributed import ShardedSampler, SplitSampler, world_of
 from ..views.bases.order_digest import order_digest, refuse_other_order
 from .advice import process_count
@@ -77,7 +77,7 @@ def own_state(pipeline: Pipeline, sampler: Any) -> Any:
     """
     if has_method(sampler, "set_epoch", 0) and not isinstance(sampler, Sampler):
         return None if pipeline.told is None else {"epoch": pipeline.told}
-    state: Any = sampler.state_dict() if has_method(sampler, "state_dict") else None
+    state = state_of(sampler)
     if isinstance(sampler, NestedSampler):
         state["sampler"] = own_state(pipeline, sampler.sampler)
     return state
