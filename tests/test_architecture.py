@@ -144,7 +144,7 @@ BUDGETS = {
     "core": 1947,
     "engine": 5969,
     "loader": 1341,
-    "observe": 2649,
+    "observe": 2647,
     "samplers": 1099,
     "sources": 1693,
     "stores": 1349,
