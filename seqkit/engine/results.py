@@ -32,6 +32,10 @@ from .frames import with_sources
 from .pickling import Back, dumps_back
 
 
+class NotSent(TypeError):
+    """The item of a worker cannot be pickled there, or cannot be unpickled in the consumer's process."""
+
+
 @dataclass(slots=True)
 class Outcomes:
     """The items of a result in order. `failures` maps a position to an exception or a `Record`."""
@@ -143,8 +147,8 @@ class EncodedResult(Result):
                 try:
                     value = decode(code & 3, data[code >> 3 : end], memory)
                 except (Exception, SystemExit) as error:  # user code decides how to unpickle
-                    vars(error)["was_not_sent"] = True
-                    value, is_failed = Record.of(error), True  # a traceback would keep the memory alive
+                    # A traceback would keep the memory alive.
+                    value, is_failed = Record.of(_not_sent("the item cannot be unpickled: ", error)), True
                 if is_failed:
                     outcomes.failures[len(outcomes.values)] = value
                     value = None
@@ -205,13 +209,14 @@ def encoded_item(
     try:
         return is_failed, encode(value, block, used, dumps_back)
     except BaseException as error:
-        reason = TypeError(
-            f"the item, a {type(value).__name__}, cannot be sent to the consumer's process:"
-            f" {_obstacle(value)}{summary(error)}"
-        )
-        vars(reason)["was_not_sent"] = True
-        reason.__cause__ = error
-        return True, encode(Record.of(reason), None, used)
+        text = f"the item, a {type(value).__name__}, cannot be sent to the consumer's process: "
+        return True, encode(Record.of(_not_sent(text + _obstacle(value), error)), None, used)
+
+
+def _not_sent(text: str, cause: BaseException) -> NotSent:
+    reason = NotSent(text + summary(cause))
+    reason.__cause__ = cause
+    return reason
 
 
 def _obstacle(value: Any) -> str:

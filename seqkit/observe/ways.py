@@ -20,6 +20,7 @@ from ..core.lengths import is_measured
 from ..core.view import View
 from ..engine.engine import why_not_here
 from ..engine.prefetch import Prefetch, prefetch
+from ..engine.results import NotSent
 from ..stores.add_cache.add_cache import AddCache
 from ..views.bases.scanned import Scanned
 
@@ -221,7 +222,7 @@ def _outcomes(items: Iterator[Any], count: int) -> Iterator[Any]:
             raise
         except Exception as error:
             cause = error.__cause__ if isinstance(error, EvaluationError) and error.__cause__ else error
-            if "was_not_sent" in vars(cause):
+            if isinstance(cause, NotSent):
                 raise cause from None
             # Only the text of an error comes from a process, if it cannot be pickled.
             text = str(cause) if isinstance(cause, RemoteError) else summary(cause)

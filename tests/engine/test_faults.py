@@ -129,7 +129,7 @@ SAYS = {
     "StopIteration": r"smap\[5\] failed: StopIteration",
     "SystemExit": r"prefetch\[11\] failed: SystemExit: 3",
     "KeyboardInterrupt": r"prefetch\[12\] failed: KeyboardInterrupt",
-    "unpicklable result": r"prefetch\[19\] failed: TypeError: .*lock.*cannot be sent to the consumer",
+    "unpicklable result": r"prefetch\[19\] failed: .*NotSent: .*lock.*cannot be sent to the consumer",
 }
 
 

@@ -97,7 +97,9 @@ def test_numbers_are_in_the_table_itself() -> None:
 def test_an_item_that_cannot_be_unpickled_fails_alone() -> None:
     outcomes = an_encoded_result(1, Bomb(), "x").open()
     assert outcomes.values == [1, None, "x"]
-    assert [(at, record.summary) for at, record in outcomes.failures.items()] == [(1, "RuntimeError: boom")]
+    assert [(at, record.summary) for at, record in outcomes.failures.items()] == [
+        (1, "NotSent: the item cannot be unpickled: RuntimeError: boom")
+    ]
 
 
 def test_a_result_may_begin_after_the_items_that_were_delivered_before() -> None:
