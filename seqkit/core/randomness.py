@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+import threading
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -85,11 +86,69 @@ def digest(data: str | bytes) -> bytes:
     return hashlib.blake2b(data.encode() if isinstance(data, str) else data, digest_size=16).digest()
 
 
+class _Pair:
+    """A generator of numpy and its source of bits, which can be set to one item after another."""
+
+    __slots__ = ("_bits", "_counter", "_counts", "_generator", "_key", "_state")
+
+    def __init__(self) -> None:
+        self._bits = np.random.Philox(key=0)
+        self._generator = np.random.Generator(self._bits)
+        self._counts: tuple[int, int] | None = None
+        self._counter, self._key = [0, 0, 0, 0], [0, 0]
+        self._state: Any = {
+            "bit_generator": "Philox",
+            "state": {"counter": self._counter, "key": self._key},
+            "buffer": [0, 0, 0, 0],
+            "buffer_pos": 4,
+            "has_uint32": 0,
+            "uinteger": 0,
+        }
+
+    def at(self, key: int, index: int) -> np.random.Generator | None:
+        """Return the generator of an item, or None if something else refers to the generator or its bits.
+
+        A new pair must get its first item before other code can reach it.
+        """
+        # From here on, a signal handler that draws random numbers in this thread sees these references.
+        generator, bits = self._generator, self._bits
+        counts = sys.getrefcount(generator), sys.getrefcount(bits)
+        if self._counts is None:
+            self._counts = counts
+        elif counts != self._counts:
+            return None
+        # The counter has four words. The index is in an upper word, so each item has 2**128 draws.
+        self._counter[2] = index
+        self._key[:] = key & _MASK, key >> 64
+        bits.state = self._state
+        return generator
+
+
+class _Own(threading.local):
+    """The pair of each thread."""
+
+    pair: _Pair | None = None
+
+
+_own = _Own()
+# Without the interpreter lock, reference counts may change while they are read.
+_HAS_LOCK = "free-threading" not in sys.version
+
+
 def item_generator(key: int, index: int) -> np.random.Generator:
-    """Return the generator of one item: a block of the keyed Philox stream."""
-    # The counter has four words. The index is in an upper word, so each item has 2**128 draws.
-    bits = np.random.Philox(key=key, counter=np.array([0, 0, index, 0], np.uint64))
-    return np.random.Generator(bits)
+    """Return the generator of one item: a block of the keyed Philox stream.
+
+    Each thread resets one generator for each item, because a new one takes 20 µs. If anything still refers to
+    it, the item gets a new one. So a generator that a function keeps does not change.
+    """
+    pair = _own.pair
+    generator = None if pair is None else pair.at(key, index)
+    if generator is None:
+        pair = _Pair()
+        generator = cast(np.random.Generator, pair.at(key, index))
+        if _HAS_LOCK:
+            _own.pair = pair
+    return generator
 
 
 _MASK = 0xFFFF_FFFF_FFFF_FFFF

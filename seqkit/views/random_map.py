@@ -57,7 +57,7 @@ def random_map(
 
     Notes
     -----
-    One call of `f` and one new generator (about 8 µs) per access. After ``random_map`` of Grain.
+    One call of `f`, and about 1 µs for its generator, per access. After ``random_map`` of Grain.
 
     Examples
     --------

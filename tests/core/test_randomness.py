@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import pickle
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from seqkit.core import randomness
 from seqkit.core.randomness import Permutation, as_seed, item_generator, node_key
 
 
@@ -50,6 +58,116 @@ def test_an_items_generator_is_its_own_and_always_the_same() -> None:
     others = [item_generator(key, i).bit_generator.random_raw(1000) for i in (4, 6, 5 + 2**40)]
     seen = np.concatenate([first, *others])
     assert len(np.unique(seen)) == 4000
+
+
+def made_for(key: int, index: int) -> np.random.Generator:
+    bits = np.random.Philox(key=key, counter=np.array([0, 0, index, 0], np.uint64))
+    return np.random.Generator(bits)
+
+
+def facts(rng: np.random.Generator) -> str:
+    return repr((rng.bit_generator.state, rng.bit_generator.seed_seq))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2**128 - 1), st.integers(0, 2**63 - 1)), min_size=2),
+    st.sampled_from(["random", "normal", "bytes"]),
+    st.integers(0, 5),
+)
+def test_a_generator_that_is_used_again_has_the_state_of_a_new_one(
+    items: list[tuple[int, int]], method: str, draws: int
+) -> None:
+    for key, index in items:
+        rng, new = item_generator(key, index), made_for(key, index)
+        assert facts(rng) == facts(new)
+        for each in (rng, new):
+            each.integers(9, size=draws, dtype=np.uint32)  # leaves half of a number
+            getattr(each, method)(draws)
+        assert facts(rng) == facts(new)
+
+
+def identity(index: int) -> int:
+    return id(item_generator(1, index))
+
+
+def test_a_thread_uses_a_generator_again_that_nothing_refers_to() -> None:
+    assert identity(0) == identity(1) == identity(2)
+
+
+def state(kept: Any) -> str:
+    return repr(getattr(kept, "bit_generator", kept).state)
+
+
+@pytest.mark.parametrize("keep", [lambda rng: rng, lambda rng: rng.bit_generator])
+def test_a_generator_that_is_kept_does_not_change(keep: Callable[[Any], Any]) -> None:
+    item_generator(1, 9)
+    kept = [keep(item_generator(1, index)) for index in range(3)]
+    assert [state(each) for each in kept] == [state(made_for(1, index)) for index in range(3)]
+
+
+def test_a_generator_in_the_traceback_of_an_error_does_not_change() -> None:
+    def fail(rng: np.random.Generator) -> None:
+        raise ValueError
+
+    errors = []
+    for index in range(2):
+        try:
+            fail(item_generator(1, index))
+        except ValueError as error:
+            errors.append(error)
+    for index, error in enumerate(errors):
+        assert error.__traceback__ is not None
+        assert error.__traceback__.tb_next is not None
+        assert facts(error.__traceback__.tb_next.tb_frame.f_locals["rng"]) == facts(made_for(1, index))
+
+
+def test_each_thread_has_a_generator_of_its_own() -> None:
+    barrier = threading.Barrier(2)
+
+    def draw(index: int) -> int:
+        rng = item_generator(1, index)
+        barrier.wait()
+        return int(rng.bit_generator.random_raw())
+
+    with ThreadPoolExecutor(2) as pool:
+        drawn = list(pool.map(draw, range(2)))
+    assert drawn == [made_for(1, index).bit_generator.random_raw() for index in range(2)]
+
+
+def test_a_signal_handler_that_draws_while_an_item_is_drawn_changes_nothing() -> None:
+    """Run other draws after each line of the function, as a signal handler might."""
+    seen = set()
+
+    def trace(frame: Any, event: str, arg: Any) -> Any:
+        if frame.f_code.co_name not in ("item_generator", "at"):
+            return None
+        if event == "line":
+            sys.settrace(None)
+            seen.add(frame.f_lineno)
+            item_generator(7, frame.f_lineno).random(3)
+            sys.settrace(trace)
+        return trace
+
+    item_generator(1, 0)
+    before = sys.gettrace()
+    try:
+        for index in range(3):
+            sys.settrace(trace)
+            rng = item_generator(1, index)
+            sys.settrace(before)
+            assert facts(rng) == facts(made_for(1, index))
+            del rng
+    finally:
+        sys.settrace(before)
+    assert len(seen) > 10
+
+
+def test_without_the_interpreter_lock_each_item_has_a_new_generator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqkit.core.randomness._HAS_LOCK", False)
+    monkeypatch.setattr("seqkit.core.randomness._own.pair", None)
+    for index in range(2):
+        assert facts(item_generator(1, index)) == facts(made_for(1, index))
+    assert randomness._own.pair is None
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 65_535, 65_536, 10**12])

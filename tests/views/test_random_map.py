@@ -71,6 +71,27 @@ def test_seed_none_draws_a_seed_once_and_keeps_it() -> None:
     assert list(view) != list(sk.random_map(draw, range(5)))
 
 
+def test_a_map_within_a_map_draws_its_own_numbers() -> None:
+    inner = sk.random_map(draw, range(5), seed=1)
+
+    def outer(x: int, rng: np.random.Generator) -> tuple[int, int, int]:
+        before = int(rng.integers(1 << 60))
+        return before, inner[x][1], int(rng.integers(1 << 60))
+
+    def alone(x: int, rng: np.random.Generator) -> tuple[int, int]:
+        return int(rng.integers(1 << 60)), int(rng.integers(1 << 60))
+
+    nested = list(sk.random_map(outer, range(5), seed=0))
+    assert [item[1] for item in nested] == draws(inner)
+    assert [item[::2] for item in nested] == list(sk.random_map(alone, range(5), seed=0))
+
+
+def test_a_generator_that_an_item_keeps_goes_on_by_itself() -> None:
+    kept = list(sk.random_map(lambda x, rng: rng, range(3), seed=0))
+    numbers = list(sk.random_map(lambda x, rng: rng.random(), range(3), seed=0))
+    assert [rng.random() for rng in kept] == numbers
+
+
 def test_generators_of_items_are_uniform_together() -> None:
     view = sk.random_map(lambda x, rng: rng.random(4), range(20_000), seed=0)
     numbers = np.array(list(view))
