@@ -146,7 +146,7 @@ BUDGETS = {
     "loader": 1341,
     "observe": 2648,
     "samplers": 1099,
-    "sources": 1693,
+    "sources": 1794,
     "stores": 1349,
     "streams": 1158,
     "testing": 747,

@@ -16,6 +16,7 @@ from ..core.progress import Progress, Report, check_progress, reporting
 from ..core.view import View
 from .files import existing, naming
 from .per_process import PerProcess
+from .tar_headers import FILE, LINK, SPARSE, SYMLINK, scan
 
 __all__ = ["tar_members", "zip_members"]
 
@@ -163,33 +164,26 @@ def tar_members(
 def _tar_directory(path: str, pattern: str, report: Report) -> Iterator[tuple[str, int, int]]:
     """Yield the name of each file, where its bytes begin, and how many there are."""
     places: dict[str, tuple[int, int]] = {}
-    for number, info in enumerate(_scan(path), 1):
+    for number, (name, kind, start, size, target) in enumerate(_scanned(path), 1):
         report(number, None)
-        if info.isreg():
-            places[info.name] = info.offset_data, info.size
-        elif info.islnk() and info.linkname in places:  # a second name of a file before it
-            places[info.name] = places[info.linkname]
-        if not fnmatch(info.name, pattern):
+        if kind == LINK and target in places:  # a second name of a file before it
+            kind, (start, size) = FILE, places[target]
+        if kind == FILE:
+            places[name] = start, size
+        if not fnmatch(name, pattern):
             continue
-        if info.issym() or (info.islnk() and info.linkname not in places):
-            _refuse("tar_members", info.name, path, "is a link")
-        if info.issparse():
-            _refuse("tar_members", info.name, path, "is sparse")
-        if info.isreg() or info.islnk():
-            yield info.name, *places[info.name]
+        if kind in (LINK, SYMLINK):
+            _refuse("tar_members", name, path, "is a link")
+        if kind == SPARSE:
+            _refuse("tar_members", name, path, "is sparse")
+        if kind == FILE:
+            yield name, start, size
 
 
-def _scan(path: str) -> Iterator[tarfile.TarInfo]:
-    """Yield the members of a tar archive."""
+def _scanned(path: str) -> Iterator[tuple[str, str, int, int, str]]:
     with open(path, "rb") as file:
         try:
-            with tarfile.open(fileobj=file, mode="r:") as archive:
-                while (info := archive.next()) is not None:
-                    yield info
-                    archive.members = []  # type: ignore[attr-defined]  # or it keeps all of them
-            file.seek(archive.offset)
-            if file.read(tarfile.BLOCKSIZE).strip(b"\0"):  # which tarfile takes for the end of the archive
-                raise tarfile.ReadError(f"it is damaged at byte {archive.offset}")
+            yield from scan(file)
         except tarfile.ReadError as error:
             raise tarfile.ReadError(
                 f"tar_members: {path} cannot be read: {error}. A compressed archive has no random access:"
