@@ -140,7 +140,7 @@ def smaller() -> None:
         "random_split with groups, an item": lambda: (
             seconds(lambda: sk.random_split(text, [0.5, 0.5], seed=0, groups=groups)) / N * 1e6
         ),
-        "pack, an int": of(sk.pack(items)),
+        "pack, a number of numpy": of(sk.pack(np.arange(N))),
         "pack, a string": of(sk.pack(text)),
         "mix, its table": lambda: seconds(lambda: sk.mix([items, text], seed=0)[0]) * 1e6,
         "mix, its table for odd weights": lambda: (

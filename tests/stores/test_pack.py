@@ -53,15 +53,9 @@ def record(*values):
 
 # Items, how they lie in memory, and how many bytes that takes.
 LAYOUTS = {
-    "ints": ([3, 0, 255], "int", 3),
-    "negative ints": ([-1, 127], "int", 2),
-    "ints of 16 bits": ([-1, 128], "int", 4),
-    "ints of 64 bits": ([2**63 - 1, -(2**63)], "int", 16),
-    "huge ints": ([1, 2**63], "pickled", None),
-    "floats": ([1.5, float("inf"), -0.0], "float", 24),
-    "bools": ([True, False, True], "bool", 3),
+    "ints": ([3, 0, 2**70], "pickled", None),
+    "floats": ([1.5, float("inf"), -0.0], "pickled", None),
     "bools and ints": ([True, 1, 0], "pickled", None),
-    "ints and floats": ([1, 2.0], "pickled", None),
     "complex numbers": ([1j, 2 + 1j], "pickled", None),
     "numpy ints": ([*np.arange(5)], "int64", 40),
     "numpy floats": ([*np.arange(3, dtype=np.float16)], "float16", 6),

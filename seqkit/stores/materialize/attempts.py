@@ -1,10 +1,10 @@
-"""What becomes of items that fail while a sequence is written or listed."""
+"""What becomes of items that fail while a folder of Parquet files is written."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from ...core.errors import EvaluationError, errstate, summary
 from ...core.tracebacks import warn
@@ -12,7 +12,7 @@ from ...core.tracebacks import warn
 __all__ = ["LeftOut", "OnError", "attempt", "report_failed"]
 
 R = TypeVar("R")
-OnError: TypeAlias = Literal["raise", "skip"] | Callable[[EvaluationError], Any]
+OnError: TypeAlias = Literal["raise", "skip"]
 
 # A warning names so many items that failed.
 _MOST_NAMED = 5
@@ -25,16 +25,14 @@ class LeftOut:
     text: str
 
 
-def attempt(read: Callable[[], Any], keep: Callable[[Any], R], on_error: OnError) -> R | LeftOut:
-    """Return ``keep(read())``. If one of the two fails, do what `on_error` demands."""
+def attempt(compute: Callable[[], R], on_error: OnError) -> R | LeftOut:
+    """Return ``compute()``, or the error of its item with "skip"."""
     if on_error == "raise":
-        return keep(read())
+        return compute()
     try:
         with errstate("wrap"):
-            return keep(read())
+            return compute()
     except EvaluationError as error:
-        if callable(on_error):
-            return keep(on_error(error))
         return LeftOut(summary(error.__cause__ or error))
 
 

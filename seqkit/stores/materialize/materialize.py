@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-from itertools import count
 from os import PathLike
 from typing import Any, Literal, TypeAlias
 
@@ -15,7 +13,7 @@ from ...core.source import as_view
 from ...core.tracebacks import hiding_frames
 from ...core.view import Indexable, T, View, in_order
 from ...core.worker import private_memory
-from .attempts import OnError, attempt, report_failed
+from .attempts import OnError
 
 __all__ = ["materialize"]
 
@@ -56,10 +54,10 @@ def materialize(
     progress : True or callable, optional
         True shows a bar of tqdm. A function is called with the number of items that are done and of
         all items, which is None if it is unknown.
-    on_error : "raise", "skip" or callable
+    on_error : "raise" or "skip"
         What to do if an item fails. "raise" (the default) raises its error. "skip" leaves the item out, and
-        warns at the end. A callable gets the `EvaluationError` and returns an item to keep instead. For files
-        it is called in the process that computes the item.
+        warns at the end; only with a ``.parquet`` folder. See `fallback` for lists, and to put another item
+        in its place.
     version : str or int, optional
         A name for the code and the data that the items are made with. It is written with the plan. Change it
         when they change: a folder of another version is refused. Only with `to`.
@@ -76,8 +74,8 @@ def materialize(
         the wrong type.
     ValueError
         If `to` has another suffix, or a folder was written with another plan: another number of items,
-        `chunk_size`, order, `on_error` or `version`. If an argument that needs `to` is given without it. If
-        all items fail.
+        `chunk_size`, order, `on_error` or `version`. If an argument that needs `to` is given without it, or
+        "skip" without a ``.parquet`` folder. If all items fail.
     FileExistsError
         If there is something at `to` that is no finished folder of Parquet files by this function.
     RuntimeError
@@ -114,16 +112,20 @@ def materialize(
         raise TypeError("materialize: the sequence must end, got an unbounded one. Use sequence[:n].")
     chunk_size = optional_int(chunk_size, "materialize: chunk_size")
     check_progress(progress, "materialize: progress")
-    if not callable(on_error) and on_error not in ("raise", "skip"):
-        raise ValueError(f"materialize: on_error must be 'raise', 'skip' or callable, got {brief(on_error)}")
+    if on_error not in ("raise", "skip"):
+        raise ValueError(
+            f"materialize: on_error must be 'raise' or 'skip', got {brief(on_error)}. For a function use"
+            " fallback(function, sequence)."
+        )
     if version is not None and not isinstance(version, str | int):
         raise TypeError(f"materialize: version must be a str or int, got {brief(version)}")
     if to is None:
-        for_files = {"nworkers": nworkers, "chunk_size": chunk_size, "version": version}
+        skip = None if on_error == "raise" else on_error
+        for_files = {"nworkers": nworkers, "chunk_size": chunk_size, "version": version, "on_error": skip}
         for name in [name for name, value in for_files.items() if value is not None]:
             raise ValueError(
-                f"materialize: {name} is for files, got to=None. Pass a path as to, or use"
-                " materialize(prefetch(sequence, nworkers)) for a list."
+                f"materialize: {name} is for files, got to=None. Pass a path as to. For a list, use"
+                " materialize(prefetch(sequence, nworkers)) or materialize(fallback('skip', sequence))."
             )
     with hiding_frames():
         if to is not None:
@@ -131,19 +133,12 @@ def materialize(
 
             return write(source, to, nworkers, chunk_size, progress, method, on_error, version)
     with hiding_frames(), private_memory(), reporting(progress, "materialize") as report:
-        return as_view(_as_list(source, report, on_error), "materialize")
+        return as_view(_as_list(source, report), "materialize")
 
 
-def _as_list(source: View[T], report: Report, on_error: OnError) -> list[T]:
-    total = None if isinstance(source._n, Unsized) else source._n
-    items, failed, left = list[T](), dict[int, str](), in_order(source)
-    for position in count():
-        try:
-            left_out = attempt(partial(next, left), items.append, on_error)
-        except StopIteration:
-            break
-        if left_out is not None:
-            failed[position] = left_out.text
-        report(position + 1, total)
-    report_failed(failed, len(items) + len(failed))
+def _as_list(source: View[T], report: Report) -> list[T]:
+    total, items = None if isinstance(source._n, Unsized) else source._n, list[T]()
+    for item in in_order(source):
+        items.append(item)
+        report(len(items), total)
     return items

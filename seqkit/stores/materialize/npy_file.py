@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import shutil
@@ -17,14 +16,12 @@ from ..files import replace_file
 
 __all__ = ["NpyFile"]
 
-COPIED_BYTES = 64 * 1024 * 1024  # rows that are copied at a time
-
 
 class NpyFile:
     """Writes to a file that has its final size from the beginning, and moves it to its place at the end.
 
-    A small file for each part that is done has the errors of its items that are left out. The type of the
-    items is the pair of their dtype and shape.
+    An empty file stands for each part that is done. The type of the items is the pair of their dtype and
+    shape.
     """
 
     kind: Any = None
@@ -43,15 +40,18 @@ class NpyFile:
 
     def begin(self, first: Any, n: int) -> None:
         array = as_array(first)
+        described = np.lib.format.dtype_to_descr(array.dtype)
+        header = {"descr": described, "fortran_order": False, "shape": (n, *array.shape)}
         with open(self._data, "wb") as file:
-            _write_header(file, n, array)
+            np.lib.format.write_array_header_2_0(file, header)
             file.truncate(file.tell() + n * array.nbytes)
 
     def resume(self, plan: dict[str, Any]) -> list[int]:
         data = np.load(self._data, mmap_mode="r")  # raises ValueError if it is too short
         self.kind, self._start = (data.dtype, data.shape[1:]), data.offset
-        self._n, self._k = plan["n"], plan["k"]
-        self._done = [os.path.join(self.folder, f"{p}.done") for p in range(math.ceil(self._n / self._k))]
+        self._k: int = plan["k"]
+        parts = range(math.ceil(plan["n"] / self._k))
+        self._done = [os.path.join(self.folder, f"{p}.done") for p in parts]
         return [p for p, path in enumerate(self._done) if not os.path.exists(path)]
 
     def keep(self, kind: Any, item: Any) -> tuple[Any, bytes]:
@@ -64,42 +64,19 @@ class NpyFile:
         return kind, array.tobytes()
 
     def write(self, p: int, kind: Any, rows: dict[int, bytes], failed: dict[int, str]) -> None:
-        size = math.prod(kind[1]) * kind[0].itemsize
-        positions = range(p * self._k, min((p + 1) * self._k, self._n))
         with open(self._data, "r+b") as file:
-            file.seek(self._start + positions[0] * size)
-            file.write(b"".join(rows.get(i, bytes(size)) for i in positions))
+            file.seek(self._start + p * self._k * math.prod(kind[1]) * kind[0].itemsize)
+            file.write(b"".join(rows.values()))
             file.flush()
             os.fsync(file.fileno())
-        text = json.dumps(failed).encode()
-        replace_file(self._done[p], lambda file: file.write(text))
+        replace_file(self._done[p], lambda file: None)
 
     def check(self, p: int) -> None:
         """All parts have one type."""
 
-    def failed(self) -> dict[int, str]:
-        found: dict[int, str] = {}
-        for path in self._done:
-            with open(path, encoding="utf-8") as file:
-                found |= {int(i): text for i, text in json.load(file).items()}
-        return found
-
     def finish(self) -> None:
-        kept = np.delete(np.arange(self._n), list(self.failed()))
-        os.replace(self._data if len(kept) == self._n else self._without_failed(kept), self._path)
+        os.replace(self._data, self._path)
         shutil.rmtree(self.folder, ignore_errors=True)  # a worker of a killed call may still be writing
-
-    def _without_failed(self, kept: npt.NDArray[np.intp]) -> str:
-        name = os.path.join(self.folder, "kept.npy")
-        data = np.load(self._data, mmap_mode="r")
-        rows = max(1, COPIED_BYTES // max(data[0].nbytes, 1))
-        with open(name, "wb") as file:  # not through a map: a full disk would kill the process (SIGBUS)
-            _write_header(file, len(kept), data[0, ...])
-            for start in range(0, len(kept), rows):
-                file.write(data[kept[start : start + rows]].tobytes())
-            file.flush()
-            os.fsync(file.fileno())
-        return name
 
     def view(self) -> View[Any]:
         from ...sources.npy import npy
@@ -127,9 +104,3 @@ def as_array(item: Any) -> npt.NDArray[Any]:
         f".npy needs numbers or arrays of numbers, got {kind}. Convert it with numpy.asarray, or use .parquet"
         " for dicts"
     )
-
-
-def _write_header(file: Any, n: int, first: Any) -> None:
-    described = np.lib.format.dtype_to_descr(first.dtype)
-    header = {"descr": described, "fortran_order": False, "shape": (n, *first.shape)}
-    np.lib.format.write_array_header_2_0(file, header)

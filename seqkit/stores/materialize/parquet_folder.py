@@ -16,6 +16,7 @@ from ...core.lazy import need
 from ...core.view import View
 from ...sources.parquet import PLAN, SUCCESS, parquet, part_names
 from ..files import refuse_other, replace_file
+from .attempts import report_failed
 
 __all__ = ["ParquetFolder"]
 
@@ -45,7 +46,7 @@ class ParquetFolder:
                 self._refuse()
             return False
         try:
-            plan = self._about("part-000000.parquet")["plan"]
+            plan = json.loads(self._metadata("part-000000.parquet")[KEY])["plan"]
         except (KeyError, OSError):
             self._refuse()
         refuse_other(plan, wanted, f"materialize: {self.folder}")
@@ -66,6 +67,8 @@ class ParquetFolder:
     def resume(self, plan: dict[str, Any]) -> list[int]:
         self._plan = plan
         self._names = part_names(plan["n"], plan["k"])
+        # The type of each part, and the errors of the items that it left out.
+        self._written: dict[int, tuple[Any, dict[str, str]]] = {}
         missing = []
         for p in range(len(self._names)):
             try:
@@ -98,34 +101,27 @@ class ParquetFolder:
         replace_file(os.path.join(self.folder, name), write)
 
     def check(self, p: int) -> None:
-        kind = self._kind_of(self._names[p])
+        import pyarrow as pa
+
+        metadata = self._metadata(self._names[p])
+        # The schema that Arrow adds has the types of the items. Parquet itself has no seconds, for one.
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(metadata[b"ARROW:schema"])))
+        kind = pa.struct(list(schema))
         if kind.num_fields:  # otherwise all of the first items that were computed failed
             self.kind = merged(self.kind, kind)
+        self._written[p] = kind, json.loads(metadata[KEY])["failed"]
 
     def _metadata(self, name: str) -> dict[bytes, bytes]:
         from pyarrow.parquet import read_metadata
 
         return read_metadata(os.path.join(self.folder, name)).metadata or {}
 
-    def _about(self, name: str) -> dict[str, Any]:
-        about: dict[str, Any] = json.loads(self._metadata(name)[KEY])
-        return about
-
-    def _kind_of(self, name: str) -> Any:
-        """Return the type that items had when they were written. Parquet itself has no seconds, for one."""
-        import pyarrow as pa
-
-        stored = base64.b64decode(self._metadata(name)[b"ARROW:schema"])
-        return pa.struct(list(pa.ipc.read_schema(pa.py_buffer(stored))))
-
-    def failed(self) -> dict[int, str]:
-        parts = [self._about(name)["failed"] for name in self._names]
-        return {int(i): text for failed in parts for i, text in failed.items()}
-
     def finish(self) -> None:
-        for name in self._names:
-            if self._kind_of(name) != self.kind:  # such as a column of None, whose type another part has
-                self._cast(name)
+        failed = {int(i): text for _, failed in self._written.values() for i, text in failed.items()}
+        report_failed(failed, self._plan["n"])
+        for p, (kind, _) in self._written.items():
+            if kind != self.kind:  # such as a column of None, whose type another part has
+                self._cast(self._names[p])
         for name in os.listdir(self.folder):
             if name.startswith("."):  # a draft of a worker that was killed
                 os.unlink(os.path.join(self.folder, name))

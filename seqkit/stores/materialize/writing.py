@@ -58,6 +58,11 @@ def write(
 ) -> View[Any]:
     """Write the items of a view to a file, or continue to do so, and return a view of the file."""
     path, suffix = _checked_path(to)
+    if on_error == "skip" and suffix == ".npy":
+        raise ValueError(
+            "materialize: on_error='skip' is for .parquet, got .npy, where each item has its place. Use"
+            " fallback(function, sequence)."
+        )
     if isinstance(source._n, Unsized):
         raise TypeError(f"materialize: writing needs a length, and there is none: {source._n.reason}")
     n = len(source)
@@ -72,7 +77,7 @@ def write(
         "seqkit": 1,
         "n": n,
         "order": order_digest(source, items=True),
-        "on_error": on_error if isinstance(on_error, str) else "a function",
+        "on_error": on_error,
         "version": version,
     }
     if chunk_size is not None:
@@ -111,7 +116,7 @@ def _begin(source: View[Any], target: Target, wanted: Plan, on_error: OnError, f
         for i in range(n):
             if i >= FIRST_ITEMS and found:
                 break
-            first.append(attempt(partial(next, items), lambda item: item, on_error))
+            first.append(attempt(partial(next, items), on_error))
             if not isinstance(first[i], LeftOut):
                 found[i] = first[i]
     if not found:
@@ -196,7 +201,7 @@ class Parts(View[Any]):
     source : View
     target : Target
     plan : dict
-    on_error : "raise", "skip" or callable
+    on_error : "raise" or "skip"
     first : list
         The first items, as far as they were computed.
     """
@@ -217,8 +222,9 @@ class Parts(View[Any]):
     def _get(self, p: int) -> int:
         kind, rows, failed = self.target.kind, dict[int, Any](), dict[int, str]()
 
-        def keep(item: Any) -> LeftOut | None:
+        def keep() -> LeftOut | None:
             nonlocal kind
+            item = next(items)
             if isinstance(item, LeftOut):
                 return item
             try:
@@ -232,7 +238,7 @@ class Parts(View[Any]):
         items = chain(known, self._sources[0]._iter(positions[len(known) :]))
         with private_memory():
             for i in positions:
-                left_out = attempt(partial(next, items), keep, self._on_error)
+                left_out = attempt(keep, self._on_error)
                 if left_out is not None:
                     failed[i] = left_out.text
         self.target.write(p, kind, rows, failed)
@@ -246,7 +252,7 @@ class Parts(View[Any]):
 
 
 def _write_missing(parts: Parts, ahead: Callable[[View[Any]], Any], progress: Progress | None) -> None:
-    """Compute the missing parts, and warn of items that were left out."""
+    """Compute and write the missing parts."""
     target, n = parts.target, parts.plan["n"]
     missing = target.resume(parts.plan)
     done = n - sum(len(parts.positions(p)) for p in missing)
@@ -265,7 +271,6 @@ def _write_missing(parts: Parts, ahead: Callable[[View[Any]], Any], progress: Pr
                 target.check(p)
             done += len(parts.positions(p))
             report(done, n)
-    report_failed(target.failed(), n)
 
 
 def _of_user(error: EvaluationError, parts: Parts, node: Any, missing: list[int]) -> Exception:

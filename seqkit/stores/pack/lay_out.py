@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 from array import array
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from ...core.progress import Report
 from ...core.source import Source
 from ...core.view import View, in_order
 from ...engine.classes import MAIN
-from .layouts import LAYOUTS, Array, Arrays, Layout, Numbers, Ragged
+from .layouts import LAYOUTS, Array, Arrays, Layout, Ragged
 
 __all__ = ["lay_out"]
 
@@ -23,8 +23,8 @@ def lay_out(source: View[Any], report: Report) -> Layout:
     """Evaluate all items of a sequence and lay them out. `report` is told how many are done.
 
     >>> import seqkit as sk
-    >>> lay_out(sk.view([3, 300]), lambda done, total: None).arrays
-    (array([  3, 300], dtype=uint16),)
+    >>> lay_out(sk.view(["a", "bc"]), lambda done, total: None).arrays
+    (array([97, 98, 99], dtype=uint8), array([0, 1, 3], dtype=uint32))
     """
     if isinstance(source, Source) and _is_plain_array(source._data):
         return Arrays(source._data)
@@ -42,8 +42,6 @@ def lay_out(source: View[Any], report: Report) -> Layout:
 
 def _builder(item: Any) -> _Builder:
     kind = type(item)
-    if kind in (int, float, bool):
-        return _NumberBuilder(kind)
     if kind in (str, bytes):
         return _BytesBuilder(kind)
     is_scalar = isinstance(item, np.generic) and item.dtype.kind in "biufcmM"
@@ -70,37 +68,6 @@ def _is_plain_array(value: Any) -> bool:
     if dtype.metadata is not None or dtype.hasobject or not dtype.itemsize:
         return False
     return dtype.names is not None or np.dtype(dtype.str) == dtype
-
-
-class _NumberBuilder:
-    CODES: ClassVar[dict[type, str]] = {int: "q", float: "d", bool: "B"}
-
-    def __init__(self, kind: type[Any]) -> None:
-        self._kind = kind
-        self._values: array[Any] = array(self.CODES[kind])
-
-    def add(self, item: Any) -> bool:
-        if type(item) is not self._kind:
-            return False
-        try:
-            self._values.append(item)
-        except OverflowError:
-            return False
-        return True
-
-    def built(self) -> Layout:
-        values = np.array(self._values)
-        return Numbers(values.astype(bool) if self._kind is bool else _narrowed(values))
-
-
-def _narrowed(values: Array) -> Array:
-    """Return ints in the smallest dtype that holds them all. Floats are returned unchanged."""
-    if values.dtype.kind == "i":
-        least, most = values.min(), values.max()
-        for dtype in ("u1", "i1", "u2", "i2", "u4", "i4"):
-            if np.iinfo(dtype).min <= least and most <= np.iinfo(dtype).max:
-                return values.astype(dtype)
-    return values
 
 
 class _ArrayBuilder:
@@ -164,7 +131,7 @@ class _BytesBuilder:
     def built(self) -> Layout:
         data = self._file.getbuffer()
         values = np.frombuffer(data, np.uint8) if len(data) else np.empty(0, np.uint8)
-        kind = "pickle" if self._kind is None else self._kind.__name__
+        kind = "pickled" if self._kind is None else self._kind.__name__
         made: Layout = LAYOUTS[kind](values, _starts(np.array(self._ends)))
         made.classes = tuple(self._pickler.classes)
         return made
@@ -189,4 +156,4 @@ def _starts(ends: Array) -> Array:
     return starts.astype(np.uint32) if starts[-1] < 2**32 else starts
 
 
-_Builder: TypeAlias = _NumberBuilder | _ArrayBuilder | _BytesBuilder
+_Builder: TypeAlias = _ArrayBuilder | _BytesBuilder

@@ -3,12 +3,11 @@
 ========  =======================================  ===========================
 kind      items                                    arrays
 ========  =======================================  ===========================
-number    bool, int or float                       values
 array     arrays of one shape, or numpy scalars    values
 ragged    numpy arrays that differ in length       values, starts (in rows)
 str       str                                      UTF-8, starts (in bytes)
 bytes     bytes                                    bytes, starts
-pickle    anything else                            pickles, starts
+pickled   anything else                            pickles, starts
 ========  =======================================  ===========================
 
 The first item decides the layout. If a later item does not fit, all items are pickled.
@@ -26,7 +25,7 @@ import numpy.typing as npt
 from ...core.indices import Indices, as_array, as_list, as_slice
 from ...core.worker import empty
 
-__all__ = ["LAYOUTS", "Array", "Arrays", "Layout", "Numbers", "Pieces", "Ragged"]
+__all__ = ["LAYOUTS", "Array", "Arrays", "Layout", "Pieces", "Ragged"]
 
 Array = npt.NDArray[Any]
 
@@ -67,21 +66,6 @@ class Layout:
         if isinstance(indices, range):
             return self._values[as_slice(indices)]
         return self._values[as_array(indices)]
-
-
-class Numbers(Layout):
-    """Python numbers; ints in the smallest dtype that holds them all."""
-
-    kind = "number"
-
-    def one(self, i: int) -> Any:
-        return self._values.item(i)
-
-    def many(self, indices: Indices) -> Sequence[Any]:
-        return self._picked(indices).tolist()  # type: ignore[no-any-return]
-
-    def describe(self) -> str:
-        return type(self._values.dtype.type(0).item()).__name__
 
 
 class Arrays(Layout):
@@ -131,13 +115,10 @@ class Strings(Pieces):
 
 
 class Pickles(Pieces):
-    kind = "pickle"
+    kind = "pickled"
 
     def _decoded(self, piece: memoryview) -> Any:
         return pickle.loads(piece)
-
-    def describe(self) -> str:
-        return "pickled"
 
 
 class Ragged(Layout):
@@ -158,9 +139,7 @@ class Ragged(Layout):
         return f"arrays {self._values.dtype}[{shape}]"
 
 
-LAYOUTS: dict[str, Any] = {
-    layout.kind: layout for layout in (Numbers, Arrays, Ragged, ByteStrings, Strings, Pickles)
-}
+LAYOUTS: dict[str, Any] = {layout.kind: layout for layout in (Arrays, Ragged, ByteStrings, Strings, Pickles)}
 
 
 def _copied(values: Any) -> Array:

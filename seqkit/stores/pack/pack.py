@@ -36,8 +36,9 @@ def pack(sequence: Indexable[T], *, progress: Progress | None = None) -> Pack[T]
     Parameters
     ----------
     sequence : View or indexable
-        Not unbounded. Numbers, strings, bytes, and arrays of one dtype that differ only in the length of
-        their first dimension are stored directly. Mixtures and other objects are pickled one by one.
+        Not unbounded. Strings, bytes, numpy scalars, and arrays of one dtype that differ only in the length
+        of their first dimension are stored directly. Mixtures and other objects are pickled one by one.
+        Python numbers are pickled too: make an array of them, whose items are numpy scalars.
     progress : True or callable, optional
         True shows a bar of tqdm. A function is called with the number of items that are stored and
         of all items, which is None if it is unknown.
@@ -56,7 +57,7 @@ def pack(sequence: Indexable[T], *, progress: Progress | None = None) -> Pack[T]
 
     Notes
     -----
-    Per access: 0.1 to 0.4 µs for numbers and strings, a copy of an array (in a process worker
+    Per access: 0.1 to 0.4 µs for numpy scalars and strings, a copy of an array (in a process worker
     into shared memory, see `seqkit.empty`), `pickle.loads` for other items. Memory: the bytes of the items.
     Items of different sizes need 4 bytes more each (8 beyond 4 GiB). An array is not copied. Known elsewhere
     as serialized list, ``FlatSerializedArray``.
@@ -166,7 +167,7 @@ class Pack(View[T]):
             fail(self, i, error)
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
-        if self._layout.kind == "pickle":  # reading an item runs code, which may fail for this item alone
+        if self._layout.kind == "pickled":  # reading an item runs code, which may fail for this item alone
             return super()._getmany(indices)
         return self._layout.many(indices)
 
