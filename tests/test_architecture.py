@@ -140,14 +140,14 @@ PASSIVE = {"Lock", "RLock", "local", "get_ident"}  # what others may use of thre
 # more gives its reason in a decision, or cuts elsewhere. Lines that move take their budget along.
 BUDGETS = {
     "__init__": 102,
-    "collation": 756,
+    "collation": 755,
     "core": 1984,
     "engine": 5968,
     "loader": 1341,
     "observe": 2648,
     "samplers": 1099,
-    "sources": 1794,
-    "stores": 1349,
+    "sources": 1778,
+    "stores": 1284,
     "streams": 1158,
     "testing": 747,
     "torch": 203,

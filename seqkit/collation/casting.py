@@ -82,9 +82,8 @@ def _rounded(dtype: DType, values: npt.NDArray[Any]) -> Flags:
     """Return where ints are not exact as floats."""
     exact = 2 << int(np.finfo(dtype).nmant)
     suspects = np.asarray((values > exact) | (values < -exact))
-    if suspects.any():
-        pairs = zip(values[suspects].tolist(), values[suspects].astype(dtype), strict=True)
-        suspects[suspects] = [not np.isfinite(held) or int(held.real) != value for value, held in pairs]
+    held = values[suspects].astype(dtype).tolist()  # Python compares ints and floats exactly
+    suspects[suspects] = [one != other for one, other in zip(values[suspects].tolist(), held, strict=True)]
     return suspects
 
 

@@ -22,8 +22,6 @@ __all__ = ["tar_members", "zip_members"]
 
 Member = tuple[str, bytes]
 
-ENCRYPTED = 1  # a bit in the flags of a member of a zip archive
-
 
 def zip_members(path: str | PathLike[str], pattern: str = "*", *, per_thread: bool = False) -> View[Member]:
     """Return a view of the files in a zip archive, each a pair of name and bytes.
@@ -49,7 +47,7 @@ def zip_members(path: str | PathLike[str], pattern: str = "*", *, per_thread: bo
     FileNotFoundError
         If no name matches.
     ValueError
-        If a file needs a password, or a name that matches is a symbolic link.
+        If a name that matches is a symbolic link.
 
     Examples
     --------
@@ -76,8 +74,6 @@ def _zip_directory(path: str, pattern: str) -> list[int]:
     for number, info in enumerate(infos):
         if info.is_dir() or not fnmatch(info.filename, pattern):
             continue
-        if info.flag_bits & ENCRYPTED:
-            _refuse("zip_members", info.filename, path, "needs a password")
         if stat.S_ISLNK(info.external_attr >> 16):
             _refuse("zip_members", info.filename, path, "is a link")
         numbers.append(number)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 from os import PathLike
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from ..core.arguments import int_at_least
 from ..core.lazy import need
 from ..core.progress import Progress
 from ..core.view import View
@@ -29,14 +28,11 @@ OTHER_LIBRARY = "To read it with another library: sources.files(path, read=...)"
 SAMPLE_FORMAT, SIGNED = 339, 2  # a tag of TIFF, and one of its values
 PHOTOMETRIC, WHITE_IS_ZERO = 262, 0
 
-Frame = int | Literal["all"] | None
-
 
 def images(
     path: str | PathLike[str],
     mode: str | None = "RGB",
     *,
-    frame: Frame = None,
     progress: Progress | None = None,
 ) -> View[Any]:
     """Return a view of the images in a folder, each a numpy array, in natural order of their names.
@@ -50,9 +46,6 @@ def images(
     mode : str, optional
         The mode of Pillow that images are converted to: ``"RGB"`` (the default, without alpha), ``"L"``,
         ``"RGBA"``, … None leaves them as they are: 16 bit, floats, indices of a palette.
-    frame : int, "all" or None
-        The frame of an animation, or the page of a TIFF file, from 0. ``"all"``: all frames, as an array with
-        one more axis in front. None (the default): files of several frames are refused.
     progress : True or callable, optional
         See `files`.
 
@@ -65,9 +58,10 @@ def images(
     ------
     ImportError
         If Pillow is not installed.
-    TypeError, ValueError
-        If `mode` or `frame` has a wrong type or value. An item raises ValueError, which names the file, if it
-        has several frames, or values that `mode` would clip or that Pillow cannot read.
+    TypeError
+        If `mode` has a wrong type. An item raises ValueError, which names the file, if it has several frames,
+        as animations and TIFF files of several pages have, or values that `mode` would clip or that Pillow
+        cannot read.
     FileNotFoundError
         If there is no image.
 
@@ -87,44 +81,34 @@ def images(
     >>> len(pictures), pictures[2].shape, int(pictures[2].max())
     (3, (4, 8), 2)
     """
-    _check(mode, frame)
-    return files(path, read=partial(read_image, mode=mode, frame=frame), suffixes=SUFFIXES, progress=progress)
+    _check(mode)
+    return files(path, read=partial(read_image, mode=mode), suffixes=SUFFIXES, progress=progress)
 
 
-def read_image(path: str, mode: str | None = "RGB", *, frame: Frame = None) -> Any:
+def read_image(path: str, mode: str | None = "RGB") -> Any:
     """Return an image file as a writable array; see `images`."""
-    _check(mode, frame)
+    _check(mode)
     from PIL import Image
 
     try:
         with Image.open(path) as image:
-            if frame == "all":
-                return np.stack([_frame(image, k, mode) for k in range(_frames(image))])
-            if frame is None and (n := _frames(image)) > 1:
-                raise ValueError(f"the image has {n} frames. Pass frame=0 for the first one, or frame='all'")
-            return _frame(image, frame or 0, mode)
+            # The further images of an MPO file, which phones write, are no frames.
+            if image.format != "MPO" and (n := getattr(image, "n_frames", 1)) > 1:
+                raise ValueError(f"the image has {n} frames, and one is needed")
+            return _array(image, mode)
     except Exception as error:
         error.add_note(OTHER_LIBRARY)
         name_file(error, str(path))
         raise
 
 
-def _check(mode: Any, frame: Any) -> None:
+def _check(mode: Any) -> None:
     need("PIL", "images", "pillow")
     if mode is not None and not isinstance(mode, str):
         raise TypeError(f"images: mode must be a mode of Pillow such as 'RGB', or None, got {mode!r}")
-    if frame is not None and frame != "all":
-        int_at_least(frame, "images: frame", 0, " or 'all'")
 
 
-def _frames(image: Any) -> int:
-    # The further images of an MPO file, which phones write, are no frames.
-    return 1 if image.format == "MPO" else getattr(image, "n_frames", 1)
-
-
-def _frame(image: Any, k: int, mode: str | None) -> Any:
-    if k:
-        image.seek(k)
+def _array(image: Any, mode: str | None) -> Any:
     rawmode = _rawmode(image)
     _check_values(image, rawmode, mode)
     image.load()

@@ -76,11 +76,9 @@ def remote(
     else:
         paths = [path] if fs.isfile(path) else []
     if not paths:
-        is_folder = not has_magic(path) and fs.isdir(path)
-        hint = (
-            f"It is a folder: pass {url.rstrip('/')}/**" if is_folder else "Check the address or the pattern"
+        raise FileNotFoundError(
+            f"remote: there is no file at {url!r}. For a folder, pass {url.rstrip('/')}/**."
         )
-        raise FileNotFoundError(f"remote: there is no file at {url!r}. {hint}.")
     return smap(partial(_read, url=url, options=options, read=read), as_view(paths, "remote"))
 
 

@@ -475,10 +475,6 @@ def test_an_argument_that_the_reader_does_not_have_is_refused_by_name(tmp_path: 
             lambda: sources.images(".", 3),
             "images: mode must be a mode of Pillow such as 'RGB', or None, got 3",
         ),
-        (
-            lambda: sources.images(".", frame=1.5),
-            "images: frame must be an int of at least 0 or 'all', got 1.5",
-        ),
         (lambda: sources.files(".", progress=3), "files: progress must be True or a function"),
         (lambda: sources.parquet(__file__, progress=3), "parquet: progress must be True or a function"),
         (

@@ -19,7 +19,6 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.stores.materialize.npy_file import NpyFile
 from tests.helpers import mostly_stress
 
 N = 100
