@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -68,9 +67,6 @@ def default_collate(batch: Any) -> Any:
 
     Raises
     ------
-    ValueError
-        If mappings have different keys. PyTorch leaves out keys that the first mapping lacks. If an int
-        beside floats would change.
     TypeError
         For masked arrays, because their mask would be lost, and for samples that PyTorch refuses.
     RuntimeError
@@ -86,8 +82,10 @@ def default_collate(batch: Any) -> Any:
     [tensor([[0., 0.],
             [1., 1.]]), tensor([7, 3])]
     """
-    _check_keys(batch, "batch")
-    return _rules.collate(batch, collate_fn_map=_RULES)
+    registry = _rules.default_collate_fn_map.items()
+    rules: Any = {kind: _OURS.get(rule, rule) for kind, rule in registry}
+    # PyTorch takes the first rule that fits, so the rule for arrays of other libraries comes last.
+    return _rules.collate(batch, collate_fn_map={**rules, _ArrayLike: _stack_array_likes})
 
 
 def default_convert(item: Any) -> Any:
@@ -101,41 +99,13 @@ def default_convert(item: Any) -> Any:
     return torch.utils.data.default_convert(item)
 
 
-def _check_keys(samples: Sequence[Any], path: str) -> None:
-    """Refuse mappings with keys that the first one lacks, anywhere in the samples.
-
-    PyTorch itself finds missing keys, so it is enough to count them.
-    """
-    first = samples[0] if len(samples) else None
-    if isinstance(first, Mapping):
-        for i, sample in enumerate(samples):
-            if len(sample) != len(first):
-                raise ValueError(
-                    f"default_collate: {path}[{i}] has the keys {list(sample)}, {path}[0] has {list(first)};"
-                    " the samples of a batch must be alike"
-                )
-        for key, value in first.items():
-            if type(value) not in _LEAVES and isinstance(value, Mapping | tuple | list):
-                _check_keys([sample[key] for sample in samples], f"{path}[...][{key!r}]")
-    elif isinstance(first, tuple | list):
-        for place, value in enumerate(first):
-            if type(value) not in _LEAVES and isinstance(value, Mapping | tuple | list):
-                column = [sample[place] for sample in samples if len(sample) > place]
-                _check_keys(column, f"{path}[...][{place}]")
-
-
-_LEAVES = {torch.Tensor, np.ndarray, int, float, bool, str, bytes, np.float32, np.float64, np.int64}
-
-
 def _stack(batch: Sequence[torch.Tensor], *, collate_fn_map: Any = None) -> torch.Tensor:
     first = batch[0]
     if first.is_nested or first.layout is not torch.strided:
         return _rules.collate_tensor_fn(batch)  # type: ignore[no-any-return] # raises an error
     tensors = list(batch)
     if not (is_placing() and _are_plain(tensors)):
-        stacked = torch.stack(tensors)
-        _check_ints(tensors, stacked)
-        return stacked
+        return torch.stack(tensors)
     return torch.stack(tensors, out=_empty((len(tensors), *first.shape), first.dtype))
 
 
@@ -177,7 +147,7 @@ _STACKED_BY_NUMPY = frozenset("?bhilqBHILQefdFD")
 
 
 class _ArrayLike(ABC):  # noqa: B024
-    """BatchKind of other libraries, and lists of numbers from tables."""
+    """Arrays of other libraries, and lists of numbers from tables."""
 
     @classmethod
     def __subclasshook__(cls, kind: type) -> bool:
@@ -189,45 +159,10 @@ def _stack_array_likes(batch: Sequence[Any], *, collate_fn_map: Any = None) -> A
     return _stack_arrays([np.asarray(array) for array in arrays], collate_fn_map=collate_fn_map)
 
 
-def _collate_counters(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
-    """Return a dict. PyTorch would update the first counter, which adds to its counts."""
-    return _rules.collate([dict(counter) for counter in batch], collate_fn_map=collate_fn_map)
-
-
-def _check_ints(batch: Sequence[Any], stacked: torch.Tensor) -> None:
-    """Refuse a tensor of floats in which ints of the samples have changed."""
-    kinds = {getattr(sample, "dtype", type(sample)) for sample in batch}
-    for i, sample in enumerate(batch if stacked.is_floating_point() and len(kinds) > 1 else ()):
-        tensor = torch.as_tensor(sample)
-        if not tensor.is_floating_point() and not torch.equal(stacked[i].to(tensor.dtype), tensor):
-            raise ValueError(
-                f"default_collate: batch[{i}] holds ints that do not fit into {stacked.dtype}; convert it, or"
-                " convert the samples to one dtype"
-            )
-
-
-def _keeping_ints(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a rule of PyTorch for numbers that refuses ints which a tensor of floats does not hold."""
-
-    def collate(batch: Any, *, collate_fn_map: Any = None) -> Any:
-        stacked = rule(batch, collate_fn_map=collate_fn_map)
-        _check_ints(batch, stacked)
-        return stacked
-
-    return collate
-
-
-_OF_NUMBERS = (_rules.collate_float_fn, _rules.collate_int_fn, _rules.collate_numpy_scalar_fn)
-# PyTorch takes the first rule that fits, so the rule for arrays of other libraries comes last.
-_RULES = {
-    **{
-        kind: _keeping_ints(rule) if rule in _OF_NUMBERS else rule
-        for kind, rule in _rules.default_collate_fn_map.items()
-    },
-    Counter: _collate_counters,
-    np.ndarray: _stack_arrays,
-    torch.Tensor: _stack,
-    _ArrayLike: _stack_array_likes,
+# In place of the rules of PyTorch that are the keys. Its registry has them, and those that users add.
+_OURS: dict[Any, Any] = {
+    _rules.collate_tensor_fn: _stack,
+    _rules.collate_numpy_array_fn: _stack_arrays,
 }
 
 
