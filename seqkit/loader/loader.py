@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, fields
-from functools import partial
+from functools import partial, wraps
 from itertools import chain, islice
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self
@@ -25,13 +25,13 @@ from ..core.tracebacks import hiding_frames, warn
 from ..core.view import View
 from ..core.worker import Opened
 from ..engine.prefetch import Prefetch
-from ..samplers.base import Sampler, chain_of, draw, pass_epoch
+from ..samplers.base import Sampler, chain_of, draw, pass_epoch, restore, state_of
 from ..samplers.batches import InfiniteSampler
 from .advice import warn_of_no_batch, warn_of_one_reader, warn_of_ranks, warn_of_workers
 from .checks import check
 from .epoch import Epoch, Position, drawn
 from .pipeline import BatchKind, Composed, Pipeline
-from .state import Units, check_place, check_state, keeps_dataset_state, own_state, restore, state_at
+from .state import Units, check_place, check_state, keeps_dataset_state, state_at
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -224,8 +224,7 @@ class DataLoader(Displayed, Generic[Batch]):
 
     # ---------------------------------------------------------------- arguments
 
-    @hiding_frames()
-    def __post_init__(self) -> None:
+    def __set_up(self) -> None:
         self.failed: list[tuple[Any, str]] = []
         self.__counter = Sampler()  # has the number of the next epoch
         # Where a state goes on: an epoch, a batch, and a checksum of the keys before it.
@@ -316,11 +315,19 @@ class DataLoader(Displayed, Generic[Batch]):
         epoch = int_at_least(epoch, "DataLoader: epoch", 0)
         with self.__lock:
             self.__latest = None
-            self.__count(epoch)
-            tell(self.__pipeline.listeners(), epoch, again=True)
-            if self.__pipeline.has_order:
-                pass_epoch(self.__pipeline.keys, epoch)
-                self.__pipeline.told = epoch
+            self.__move(epoch, epoch)
+
+    def __move(self, epoch: int, told: int | None, sampler: Any = None) -> None:
+        """Set the number of the epoch, also of the data set, and put the sampler to a state.
+
+        `told` is the number for samplers of other libraries. None leaves theirs as it is.
+        """
+        if told is not None and self.__pipeline.has_order:
+            pass_epoch(self.__pipeline.keys, told)
+        self.__pipeline.told = told
+        restore(self.__pipeline.given, sampler)
+        self.__count(epoch)
+        tell(self.__pipeline.listeners(), epoch, again=True)
 
     def __count(self, epoch: int) -> None:
         """Set the number of the epoch, also of samplers of seqkit."""
@@ -337,7 +344,7 @@ class DataLoader(Displayed, Generic[Batch]):
         tell(pipeline.listeners(), epoch)  # the length of a data set may depend on the epoch
         batch = self.__start[1] if self.__start[0] == epoch else 0
         length = None if pipeline.split else pipeline.length(epoch)
-        return Position(epoch, Units(pipeline).base(), batch, length, own_state(pipeline, pipeline.given))
+        return Position(epoch, Units(pipeline).base(), batch, length, state_of(pipeline.given))
 
     def __current(self) -> Position:
         """Return the position of the latest iterator, or of the next one if that is at its end."""
@@ -387,14 +394,13 @@ class DataLoader(Displayed, Generic[Batch]):
         """Put a sampler without end where it would be if workers had not read ahead."""
         pipeline, latest = self.__pipeline, self.__latest
         if self.__is_endless and latest is not None:
-            restore(pipeline, pipeline.given, latest.sampler)
+            restore(pipeline.given, latest.sampler)
             deque(islice(draw(pipeline.keys, latest.epoch), latest.batch), maxlen=0)
 
     def __draw_seed(self) -> None:
         """Draw a number as PyTorch does, if it shuffles or a sampler of another library does."""
         options, pipeline = self.__options, self.__pipeline
-        is_foreign = pipeline.has_order and not isinstance(pipeline.innermost, Sampler)
-        if options.seed is options.generator is None and (options.shuffle or is_foreign):
+        if options.seed is options.generator is None and (options.shuffle or pipeline.is_foreign):
             number = self._kind.draw()
             if number is not None and not self.__is_seeded:
                 self.__reseed(number)
@@ -529,22 +535,19 @@ class DataLoader(Displayed, Generic[Batch]):
         """
         with self.__lock:
             check_state(state, self.__pipeline)
-            before = self.__pipeline.seed, own_state(self.__pipeline, self.__pipeline.given), self.epoch
+            pipeline, seed = self.__pipeline, self.__pipeline.seed
+            before = self.epoch, pipeline.told, state_of(pipeline.given)
             try:
-                self.__put(state.get("seed", self.__pipeline.seed), state.get("sampler"), state["epoch"])
+                self.__reseed(state.get("seed", seed))
+                self.__move(state["epoch"], state.get("sampler_epoch"), state.get("sampler"))
                 batch = self.__batch_of(state) if state["delivered"] else 0
             except ValueError:
-                self.__put(*before)
+                self.__reseed(seed)
+                self.__move(*before)
                 raise
             self.__latest, self.__start = None, (state["epoch"], batch, state.get("keys"))
             if "dataset" in state and keeps_dataset_state(self.__options):
                 self.dataset.load_state_dict(state["dataset"])
-
-    def __put(self, seed: int, sampler: Any, epoch: int) -> None:
-        self.__reseed(seed)
-        restore(self.__pipeline, self.__pipeline.given, sampler)
-        self.__count(epoch)
-        tell(self.__pipeline.listeners(), epoch, again=True)
 
     def __batch_of(self, state: dict[str, Any]) -> int:
         """Return the batch that comes next in the middle of an epoch."""
@@ -564,7 +567,7 @@ class DataLoader(Displayed, Generic[Batch]):
         sampler, start = state.pop("_place")
         vars(self).update(state)
         self.__renew()
-        restore(self.__pipeline, self.__pipeline.given, sampler)
+        restore(self.__pipeline.given, sampler)
         self.__count(start[0])
         self.__start = start
 
@@ -681,8 +684,21 @@ def _raise(error: Exception) -> NoReturn:
     raise error
 
 
-# The generated constructor is code of seqkit: tracebacks and warnings show the line of the user.
-DataLoader.__init__.__code__ = DataLoader.__init__.__code__.replace(co_filename=__file__)
-DataLoader.__init__ = hiding_frames()(DataLoader.__init__)  # type: ignore[method-assign]
+def _constructor(generated: Any) -> Any:
+    """Return the constructor of a dataclass, followed by the rest of the construction.
+
+    It is no `__post_init__`, because errors and warnings would point at generated code.
+    """
+
+    @hiding_frames()
+    @wraps(generated)
+    def construct(self: Any, *arguments: Any, **options: Any) -> None:
+        generated(self, *arguments, **options)
+        self._DataLoader__set_up()
+
+    return construct
+
+
+DataLoader.__init__ = _constructor(DataLoader.__init__)  # type: ignore[method-assign]
 
 _OF_PROCESS = {f"_DataLoader__{name}" for name in ("lock", "nodes", "persistent", "shown", "latest")}

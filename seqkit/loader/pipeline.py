@@ -122,6 +122,8 @@ class Pipeline:
         The one that gives the keys to read. None: the order is part of the view.
     innermost : iterable
         The sampler at the end of the chain if one was given, otherwise the data set.
+    is_foreign : bool
+        Whether that is a sampler of another library.
     """
 
     def __init__(self, options: Any, kind: BatchKind, seed: int, samplers: Any = None) -> None:
@@ -149,6 +151,7 @@ class Pipeline:
             reader = SampleReader(options.dataset)
             self.keys = reader if size is None else BatchSampler(reader, size, last=self.last)
         self.innermost = chain_of(self.keys)[-1] if self.has_order else options.dataset
+        self.is_foreign = self.has_order and not isinstance(self.innermost, Sampler | View)
         self.told: int | None = None  # the epoch that a sampler of another library was told last
         self.rows_are_keys = kind.rows_are_keys and not isinstance(self.batch_sampler, Sampler)
 
@@ -228,10 +231,8 @@ class Pipeline:
         order: Any = None if by_keys else self.order(epoch)
         if order is None and self.last != "rollover":
             return self._at_keys(samples)
-        if self.size is not None:
+        if self.options.batch_sampler is None:
             order = order_of(self.sampler, epoch)
-            return self._in_order(AtKeys(samples, order))
-        if not self.is_batched:
             return self._in_order(AtKeys(samples, order))
         return (AtRows if self.rows_are_keys else AtLists)(self._at_keys(samples), order)
 

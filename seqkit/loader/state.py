@@ -9,8 +9,7 @@ from ..core.arguments import int_at_least
 from ..core.randomness import digest
 from ..core.set_epoch import has_method
 from ..core.source import as_view
-from ..core.view import View
-from ..samplers.base import NestedSampler, Sampler, order_of, state_of
+from ..samplers.base import order_of
 from ..samplers.distributed import ShardedSampler, SplitSampler, world_of
 from ..views.bases.order_digest import order_digest, refuse_other_order
 from .advice import process_count
@@ -19,7 +18,7 @@ from .epoch import Position, checksum
 from .keys import AtKeys, Samples
 from .pipeline import Pipeline
 
-__all__ = ["Units", "check_place", "check_state", "keeps_dataset_state", "own_state", "restore", "state_at"]
+__all__ = ["Units", "check_place", "check_state", "keeps_dataset_state", "state_at"]
 
 _FIELDS = ("version", "epoch", "delivered", "unit", "order")
 
@@ -49,13 +48,12 @@ class Units:
         self.share = outer if is_dealt else None
         self.step = (pipeline.size or 1) * (outer.num_replicas if is_dealt else 1)
         self.world = 1
-        is_foreign = pipeline.has_order and not isinstance(pipeline.innermost, Sampler | View)
         if pipeline.has_order and not is_dealt:
-            parts = process_count() if is_foreign else 1
+            parts = process_count() if pipeline.is_foreign else 1
             if isinstance(pipeline.innermost, SplitSampler):
                 parts = pipeline.innermost.num_replicas
             self.world = max(parts, world_of(pipeline.keys))
-        self.is_checked = is_foreign and not is_dealt and self.world == 1
+        self.is_checked = pipeline.is_foreign and not is_dealt and self.world == 1
 
     def base(self) -> int:
         """Return how many units other numbers of processes have read of the epoch."""
@@ -69,32 +67,6 @@ class Units:
         return batch
 
 
-def own_state(pipeline: Pipeline, sampler: Any) -> Any:
-    """Return the state of a sampler that was given.
-
-    The order of a sampler of another library with `set_epoch` follows from the epoch. Its state is the number
-    that `set_epoch` of the loader has told it, if it has.
-    """
-    if has_method(sampler, "set_epoch", 0) and not isinstance(sampler, Sampler):
-        return None if pipeline.told is None else {"epoch": pipeline.told}
-    state = state_of(sampler)
-    if isinstance(sampler, NestedSampler):
-        state["sampler"] = own_state(pipeline, sampler.sampler)
-    return state
-
-
-def restore(pipeline: Pipeline, sampler: Any, state: Any) -> None:
-    """Put a sampler back to where it was when `own_state` returned a state."""
-    if state is not None and has_method(sampler, "set_epoch", 0) and not isinstance(sampler, Sampler):
-        pipeline.told = state["epoch"]
-        sampler.set_epoch(state["epoch"])
-    elif isinstance(sampler, NestedSampler) and state is not None:
-        sampler.load_state_dict({**state, "sampler": None})
-        restore(pipeline, sampler.sampler, state["sampler"])
-    elif state is not None and has_method(sampler, "load_state_dict", state):
-        sampler.load_state_dict(state)
-
-
 def state_at(pipeline: Pipeline, position: Position) -> dict[str, Any]:
     """Return the state of a loader whose consumer is at a position."""
     units, options = Units(pipeline), pipeline.options
@@ -104,6 +76,7 @@ def state_at(pipeline: Pipeline, position: Position) -> dict[str, Any]:
         "seed": pipeline.seed if has_seed else None,
         "global_batch": None if pipeline.size is None else units.step,
         "sampler": position.sampler,
+        "sampler_epoch": pipeline.told if pipeline.is_foreign else None,
         "dataset": options.dataset.state_dict() if keeps_dataset_state(options) else None,
         "keys": position.crcs[0] if position.crcs and delivered else None,
         "world": units.world if units.world > 1 else None,

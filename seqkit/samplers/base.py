@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from inspect import signature
 from itertools import islice
-from typing import Any, cast
+from typing import Any
 
 from ..core.arguments import check_iterable, int_at_least
 from ..core.iteration import is_one_shot
@@ -30,6 +30,7 @@ __all__ = [
     "draw",
     "order_of",
     "pass_epoch",
+    "restore",
     "state_of",
 ]
 
@@ -183,8 +184,18 @@ def draw(sampler: Any, epoch: int) -> Iterator[Any]:
 
 
 def state_of(sampler: Any) -> Any:
-    """Return the state of a sampler that has one, otherwise None."""
-    return sampler.state_dict() if has_method(sampler, "state_dict") else None
+    """Return the state of a sampler that has one, otherwise None.
+
+    The order of a sampler of another library with `set_epoch` follows from that number, so it has none.
+    """
+    is_told = has_method(sampler, "set_epoch", 0) and not isinstance(sampler, Sampler)
+    return sampler.state_dict() if has_method(sampler, "state_dict") and not is_told else None
+
+
+def restore(sampler: Any, state: Any) -> None:
+    """Put a sampler back to where it was when `state_of` returned a state."""
+    if state is not None and has_method(sampler, "load_state_dict", state):
+        sampler.load_state_dict(state)
 
 
 def chain_of(sampler: Any) -> list[Any]:
@@ -259,5 +270,4 @@ class NestedSampler(Sampler):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where a sampler with the same arguments was, and load the state of the inner sampler."""
         super().load_state_dict(state)
-        if state["sampler"] is not None and has_method(self.sampler, "load_state_dict", state["sampler"]):
-            cast(Any, self.sampler).load_state_dict(state["sampler"])
+        restore(self.sampler, state["sampler"])
