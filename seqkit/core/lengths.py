@@ -8,6 +8,7 @@ or cut by `head`.
 from __future__ import annotations
 
 import operator
+import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .expression import walk
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from .view import View
 
 __all__ = [
+    "LAST",
     "UNBOUNDED",
     "UNKNOWN",
     "Length",
@@ -52,6 +54,9 @@ UNKNOWN = Unsized(
 )
 
 Length = int | Unsized
+
+# The last index of a sequence without a length, as far as a `range` has a length.
+LAST = sys.maxsize - 1
 
 
 def is_measured(view: View[Any]) -> bool:

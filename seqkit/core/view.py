@@ -65,7 +65,7 @@ from .errors import brief
 from .expression import text_of_expression
 from .indices import Endless, IndexArray, Indices, Plan, as_index_map, as_list
 from .iteration import surviving
-from .lengths import UNKNOWN, Length, Unsized, is_measured, streams, unsized_range
+from .lengths import LAST, UNKNOWN, Length, Unsized, is_measured, streams, unsized_range
 from .plain import as_index, is_flag
 from .tracebacks import hide_frames, hiding_frames, user_line
 
@@ -148,10 +148,9 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     _keeps = False
     _passes_on = False
     _n: Length = cast(Any, _FoundWhenNeeded())
-    _gather: Callable[[View[Any], range | IndexArray], View[Any]]  # set by views/gather.py
+    _gather: Callable[..., View[Any]]  # set by views/gather.py
     _keep: Callable[[View[Any], range | IndexArray], View[Any]]  # set by views/gather.py
     _gather_by: Callable[[View[Any], Any], View[Any]]  # set by views/gather.py
-    _skip: Callable[..., View[Any]]  # set by views/gather.py
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -268,7 +267,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
 
     def _head(self, n: int) -> View[T_co]:
         if self._n is UNKNOWN:
-            return View._skip(self, 0, n)
+            return View._gather(self, range(n), False, True)
         return self._take(range(int(min(n, self._n))))
 
     @hiding_frames()
@@ -400,7 +399,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         if isinstance(self._n, Unsized) and key.stop is None and key.step in (None, 1):
             start = operator.index(key.start or 0)
             if start >= 0:
-                return View._skip(self, start, keeps=keeps)
+                return View._gather(self, range(start, LAST + 1), keeps, True)
         return self._named(self._sliced(key)) if keeps else self._take(self._sliced(key))
 
     def _named(self, indices: range | IndexArray) -> View[T_co]:

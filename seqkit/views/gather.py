@@ -14,7 +14,7 @@ from ..core.errors import EndOfSequence, brief
 from ..core.expression import only_selects
 from ..core.indices import Endless, IndexArray, Indices, Plan, as_array, as_index_map, as_list, select
 from ..core.iteration import each_with, surviving
-from ..core.lengths import UNKNOWN, Length, Unsized
+from ..core.lengths import LAST, UNKNOWN, Length, Unsized
 from ..core.once import cached
 from ..core.plain import as_index
 from ..core.source import as_view
@@ -24,7 +24,7 @@ from .bases.decided import Decided
 from .bases.order_digest import index_facts
 from .bases.selection import Selection
 
-__all__ = ["Gather", "GatherView", "Skip", "gather", "take"]
+__all__ = ["Gather", "GatherView", "gather", "take"]
 
 
 def gather(sequence: Indexable[T], indexes: Iterable[SupportsIndex], *, check: bool = False) -> View[T]:
@@ -116,18 +116,25 @@ class Gather(Selection):
     """The view that `gather` returns, and every slice.
 
     `_map` is a range or an integer array. A Gather wraps another one only to report an index that is out of
-    range there. With `keeps` it keeps the orders below it, otherwise it follows the epoch.
+    range there. With `keeps` it keeps the orders below it, otherwise it follows the epoch. With `is_open` its
+    length is that of its source, which has none: it ends with the source, or with the map if that is shorter.
     """
 
-    def __init__(self, source: View[Any], index_map: range | IndexArray, keeps: bool = False) -> None:
-        super().__init__((source,), len(index_map))
+    def __init__(
+        self, source: View[Any], index_map: range | IndexArray, keeps: bool = False, is_open: bool = False
+    ) -> None:
+        super().__init__((source,), source._n if is_open else len(index_map))
         self._map = index_map
+        self._is_open = is_open
         if keeps:
             self._keeps = True
             self._varies &= DRAWS
 
     def _where(self, i: int) -> int:
-        j = int(self._map[i])
+        try:
+            j = int(self._map[i])
+        except IndexError:  # of an open map
+            raise EndOfSequence(f"the sequence ends before index {i}") from None
         n = self._sources[0]._n
         if not 0 <= j < n:
             raise _outside(i, j, n)
@@ -140,16 +147,24 @@ class Gather(Selection):
     def _readable(self) -> bool:
         """Is every index known to be in range? Otherwise items are read one by one, and some may fail."""
         n = self._sources[0]._n
-        return n is not UNKNOWN and _within(self._map, n)
+        return self._is_rest if n is UNKNOWN else _within(self._map, n)
+
+    @cached
+    def _is_rest(self) -> bool:
+        """Are these all items from one on, of a sequence without a length?"""
+        return self._is_open and len(self._map) > 0 and int(self._map[-1]) == LAST
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         return super()._getmany(indices) if self._readable else View._getmany(self, indices)
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
+        source = self._sources[0]
+        if isinstance(plan, Endless) and not self._is_rest:
+            return source._iter(self._map)
         if not self._readable:
             return View._iter(self, plan)
         if isinstance(plan, range) and isinstance(self._map, range):
-            return self._sources[0]._iter(self._many(plan))
+            return source._iter(self._many(plan))
         return super()._iter(plan)
 
     def _take(self, indices: range | IndexArray) -> View[Any]:
@@ -159,17 +174,18 @@ class Gather(Selection):
         return Gather(source, index_map, keeps=True) if self._keeps else source._take(index_map)
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        j = int(self._map[i])
+        j = int(self._map[i]) if i < len(self._map) else -1
         return ((self._sources[0], (j,)),) if 0 <= j < self._sources[0]._n else ()
 
     def _ordered(self, items: bool) -> tuple[Any, ...]:
         return self._map, self._varies & ORDER
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Gather(sources[0], self._map, self._keeps)
+        return Gather(sources[0], self._map, self._keeps, self._is_open)
 
     def _arguments(self, sources: list[str]) -> list[str]:
         indices = repr(self._map) if isinstance(self._map, range) else f"<{len(self._map)} indices>"
+        indices = f"{self._map[0]}:" if self._is_rest else indices
         follows = ["follows the epoch"] * bool(self._varies & ORDER)
         return [*sources, indices, *follows]
 
@@ -295,59 +311,9 @@ class GatherView(Columns[Any]):
 GatherView._name = "gather"
 
 
-class Skip(Selection):
-    """The items from `start` on of a sequence without a length, with `most` items if that is given."""
-
-    def __init__(self, source: View[Any], start: int, most: int | None = None, keeps: bool = False) -> None:
-        super().__init__((source,), source._n)
-        self._start = start
-        self._most = most
-        if keeps:
-            self._keeps = True
-            self._varies &= DRAWS
-
-    def _where(self, i: int) -> int:
-        return self._start + i
-
-    def _many(self, indices: Indices) -> range | IndexArray:
-        if isinstance(indices, range):
-            return range(self._start + indices.start, self._start + indices.stop, indices.step)
-        return self._start + as_array(indices).astype(np.int64, copy=False)
-
-    def _get(self, i: int) -> Any:
-        if self._most is not None and i >= self._most:
-            raise EndOfSequence(f"the sequence ends before index {i}")
-        return self._sources[0]._get(self._start + i)  # both sequences end together
-
-    def _getmany(self, indices: Indices) -> Sequence[Any]:
-        return View._getmany(self, indices) if self._n is UNKNOWN else super()._getmany(indices)
-
-    def _iter(self, plan: Plan) -> Iterator[Any]:
-        if self._most is None:
-            return super()._iter(plan)
-        if isinstance(plan, Endless):
-            return self._sources[0]._iter(self._many(range(self._most)))
-        return View._iter(self, plan)
-
-    def _take(self, indices: range | IndexArray) -> View[Any]:
-        if self._most is not None or (len(indices) and min(_ends(indices)) < 0):
-            return Gather(self, indices)
-        source, index_map = self._sources[0], self._many(indices)
-        return Gather(source, index_map, keeps=True) if self._keeps else source._take(index_map)
-
-    def _ordered(self, items: bool) -> tuple[Any, ...]:
-        return self._start, self._most, self._varies & ORDER
-
-    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Skip(sources[0], self._start, self._most, self._keeps)
-
-    def _arguments(self, sources: list[str]) -> list[str]:
-        return [*sources, str(self._start), *[f"most={self._most}"] * (self._most is not None)]
-
-
 def _kept(view: View[Any], index_map: range | IndexArray) -> View[Any]:
     """Return the items at some indices of a view. They keep the orders below as they stand."""
-    if type(view) is Gather and _within(index_map, len(view)):
+    if isinstance(view, Gather) and _within(index_map, len(view._map)):
         return Gather(view._sources[0], view._many(index_map), keeps=True)
     return Gather(view, index_map, keeps=True)
 
@@ -355,7 +321,6 @@ def _kept(view: View[Any], index_map: range | IndexArray) -> View[Any]:
 View._gather = staticmethod(Gather)
 View._keep = staticmethod(_kept)
 View._gather_by = staticmethod(_by)
-View._skip = staticmethod(Skip)
 
 
 def _ends(index_map: range | IndexArray) -> tuple[int, int]:

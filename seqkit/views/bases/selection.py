@@ -9,6 +9,7 @@ import numpy as np
 
 from ...core.errors import EndOfSequence
 from ...core.indices import Indices, Plan, Translated
+from ...core.lengths import UNKNOWN
 from ...core.source import Source
 from ...core.view import View
 from .columns import Columns
@@ -33,7 +34,9 @@ class Selection(Columns[Any]):
         j = self._where(i)
         try:
             return self._sources[0]._get(j)
-        except EndOfSequence as end:  # this view has an item i, so its end is elsewhere
+        except EndOfSequence as end:
+            if self._n is UNKNOWN:
+                raise  # both sequences end
             raise IndexError(f"{self._name}: item {i} is item {j} of its source, and {end}") from None
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
