@@ -254,12 +254,6 @@ MAPS = [
         lambda x: [max(a, b) for a, b in zip(shuffled(x, 1), x, strict=True)],
     ),
     Case("starmap", lambda s: sk.starmap(pow, s), lambda x: [a**b for a, b in x], pairs),
-    Case(
-        "starmap of first parts",
-        lambda s: sk.starmap(double, s, first=True),
-        lambda x: [(a * 2, b) for a, b in x],
-        pairs,
-    ),
     Case("starmap of mappings", lambda s: sk.starmap(dict, s), lambda x: [dict(d) for d in x], named),
     Case(
         "starmap of a collation",

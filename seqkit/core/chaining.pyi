@@ -41,7 +41,7 @@ from ..views.unbatch import unbatch as _unbatch
 from ..views.window import window as _window
 from .errors import EvaluationError
 from .progress import Progress
-from .view import Indexable, T, U, V, View
+from .view import Indexable, U, V, View
 
 __all__ = ["Chainable", "Displayed", "attach"]
 
@@ -123,15 +123,6 @@ class Chainable(Displayed, Generic[T_co]):
     def smap(
         self, f: Callable[..., U], second: Indexable[Any], /, *more: Indexable[Any], zip: Zip = "strict"
     ) -> View[U]: ...
-    @overload
-    def starmap(
-        self: Chainable[Iterable[Any]], f: Callable[..., U], /, *, first: Literal[False] = False
-    ) -> View[U]: ...
-    @overload
-    def starmap(
-        self: Chainable[tuple[T, V]], f: Callable[[T], U], /, *, first: Literal[True]
-    ) -> View[tuple[U, V]]: ...
-    @overload
-    def starmap(self: Chainable[Iterable[Any]], f: Callable[..., Any], /, *, first: bool) -> View[Any]: ...
+    def starmap(self: Chainable[Iterable[Any]], f: Callable[..., U], /) -> View[U]: ...
 
 def attach(owner: type, name: str, position: int | None = 0) -> None: ...

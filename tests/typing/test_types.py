@@ -145,15 +145,10 @@ def test_starmap() -> None:
     def repeated(word: str, times: int) -> str:
         return word * times
 
-    def stacked(image: Floats) -> str:
-        return str(image.shape)
-
     assert_type(sk.starmap(repeated, [("a", 2), ("b", 3)]), sk.View[str])
     assert_type(sk.starmap(repeated, [{"word": "a", "times": 2}]), sk.View[str])
     assert_type(sk.starmap(repeated, sk.collate((words, numbers))), sk.View[str])
     assert_type(sk.view(words).collate(numbers).starmap(repeated), sk.View[str])
-    assert_type(sk.starmap(len, [("a", 2), ("b", 3)], first=True), sk.View[Any])
-    assert_type(sk.view(Pictures()).starmap(stacked, first=True), sk.View[tuple[str, int]])
     sk.starmap(max, numbers)  # type: ignore[arg-type]
 
 

@@ -28,15 +28,6 @@ def test_an_item_that_cannot_be_unpacked_is_an_error_of_that_item() -> None:
     assert (found[0], found[1].kind, found[2]) == (2, sk.EvaluationError, 5)
 
 
-def test_starmap_of_first_parts_keeps_the_others_and_the_kind_of_item() -> None:
-    assert list(sk.starmap(abs, [(-1, "a"), (-2, "b", "c")], first=True)) == [(1, "a"), (2, "b", "c")]
-    assert sk.starmap(abs, [[-1, -1]], first=True)[0] == [1, -1]
-    with pytest.raises(sk.EvaluationError, match="first=True needs a tuple or list, got dict"):
-        sk.starmap(abs, [{"a": 1}], first=True)[0]
-    with pytest.raises(TypeError, match="starmap: first must be a bool"):
-        sk.starmap(abs, [(1,)], first=1)  # type: ignore[call-overload]
-
-
 def test_views_and_errors_are_named_after_starmap() -> None:
     assert repr(sk.starmap(FailsAt(), [(1,)])) == "starmap(FailsAt, <list of 1>)"
     assert repr(sk.starmap(pow, [(1, 2)])) == "starmap(pow, <list of 1>)"
