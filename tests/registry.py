@@ -722,12 +722,6 @@ TURNS = [
         writes=True,
     ),
     Case(
-        "interleave shortest",
-        lambda s: sk.interleave(s, sk.view(s)[1:], sk.repeat(0), stop="shortest"),
-        lambda x: in_turn(x[: len(x[1:])], x[1:], [0] * len(x[1:])),
-        writes=None,
-    ),
-    Case(
         "interleave slice with an endless one",
         lambda s: sk.interleave(s, sk.arange(2), sk.cycle([1, 2]))[:20:3],
         lambda x: in_turn(x, [0, 1], [1, 2] * 20)[:20:3],

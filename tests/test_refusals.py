@@ -72,7 +72,6 @@ NAMES: Table = {
 WORDS: Table = {
     "batch: last": lambda x: sks.batch("abc", 2, last=x),
     "window: last": lambda x: sks.window("abc", 2, last=x),
-    "interleave: stop": lambda x: sks.interleave([1], stop=x),
     "mix: stop": lambda x: sks.mix(["a"], stop=x),
     "shard: even": lambda x: sks.shard("abc", 0, 1, even=x),
     "smap: zip": lambda x: sks.smap(max, [1], [2], zip=x),

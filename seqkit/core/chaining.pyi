@@ -29,8 +29,7 @@ from ..views.epochs import epochs as _epochs
 from ..views.filter import Filter
 from ..views.flatten import flatten as _flatten
 from ..views.gather import gather as _gather
-from ..views.interleave import Stop
-from ..views.mix import Stop as MixStop
+from ..views.mix import Stop
 from ..views.random_split import random_split as _random_split
 from ..views.shard import shard as _shard
 from ..views.shuffle import shuffle as _shuffle
@@ -100,13 +99,13 @@ class Chainable(Displayed, Generic[T_co]):
         eager: bool = False,
         progress: Progress | None = None,
     ) -> Filter[T_co]: ...
-    def interleave(self, *sequences: Indexable[U], stop: Stop = "longest") -> View[T_co | U]: ...
+    def interleave(self, *sequences: Indexable[U]) -> View[T_co | U]: ...
     def mix(
         self,
         *others: Indexable[U],
         weights: Iterable[float] | None = None,
         seed: int | None = None,
-        stop: MixStop = "first",
+        stop: Stop = "first",
         name: str | None = None,
     ) -> View[T_co | U]: ...
     def random_map(

@@ -46,18 +46,8 @@ def test_items_come_in_turn_and_exhausted_sequences_drop_out(lengths):
         assert list(view[start : start + 4]) == expected[start : start + 4]
 
 
-@pytest.mark.parametrize("lengths", list(random_lengths()), ids=str)
-def test_with_stop_shortest_it_ends_with_the_last_full_round(lengths):
-    expected = in_turn([items[: min(lengths)] for items in labelled(lengths)])
-    view = interleave(*labelled(lengths), stop="shortest")
-    assert len(view) == len(expected)
-    assert list(view) == expected == [view[i] for i in range(len(view))]
-    assert list(view[1:4]) == expected[1:4]
-
-
-@pytest.mark.parametrize("stop", ["longest", "shortest"])
-def test_no_sequences_at_all_make_an_empty_view(stop):
-    view = interleave(stop=stop)
+def test_no_sequences_at_all_make_an_empty_view():
+    view = interleave()
     assert len(view) == 0
     assert list(view) == []
 
@@ -73,15 +63,6 @@ def test_endless_sequences_are_indexed_by_arithmetic_behind_those_that_end():
     with pytest.raises(TypeError, match="interleave has no length: it never ends"):
         len(view)
     assert list(view[2:].head(5)) == expected[2:7]
-
-
-def test_with_stop_shortest_endless_sequences_end_with_the_others():
-    view = interleave(repeat("-"), "abc", stop="shortest")
-    assert list(view) == ["-", "a", "-", "b", "-", "c"]
-    endless = interleave(repeat(1), repeat(2), stop="shortest")
-    assert list(endless[:3]) == [1, 2, 1]
-    with pytest.raises(TypeError, match="never ends"):
-        len(endless)
 
 
 def test_assignment_goes_to_the_sequence_whose_turn_it_is():
@@ -120,11 +101,6 @@ def test_an_unknown_end_and_items_that_fail_are_told_apart():
     found = by_iteration(iter(view))
     assert [item for item in found if isinstance(item, int)] == [0, 0, 1, 2, 3]
     assert len(found) == 7
-
-
-def test_stop_shortest_needs_known_lengths():
-    with pytest.raises(TypeError, match="interleave: stop='shortest' needs sequences with a length"):
-        interleave([1], UnsizedSource([1, 2]), stop="shortest")
 
 
 def test_a_failing_item_fails_alone():
@@ -178,9 +154,8 @@ def test_thousands_of_sequences_of_all_lengths_stay_small():
     assert list(view[2000 + 1999 - 1 :][:3]) == [1, 2, 2]
 
 
-def test_its_repr_shows_how_it_stops():
+def test_its_repr_shows_the_sequences():
     assert repr(interleave("ab", [1])) == "interleave(<str of 2>, <list of 1>)"
-    assert repr(interleave("ab", stop="shortest")) == "interleave(<str of 2>, stop='shortest')"
 
 
 LISTS = [[[1, 2], [3]], ([1, 2], range(2)), [np.arange(2), sk.view("ab")], ["ab", (1, 2)], ["ab", "cd"]]
