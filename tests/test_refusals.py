@@ -49,7 +49,6 @@ AT_LEAST_0_OR_NONE: Table = {
 }
 BOOLS: Table = {
     "batch: drop_last": lambda x: sks.batch("abc", 2, x),
-    "filter: eager": lambda x: sks.filter(abs, [1], eager=x),
     "gather: check": lambda x: sks.gather("abc", [0], check=x),
     "shard: contiguous": lambda x: sks.shard("abc", 0, 2, x),
     "PadSequence: clip": lambda x: sks.PadSequence(3, clip=x),
@@ -154,7 +153,6 @@ OTHERS: list[tuple[type[Exception], str, Callable[[], object]]] = [
         (ValueError, "mix: a weight must be at least one in 16384", lambda x=x: sks.mix(["a", "b"], x))
         for x in ([0.000001, 0.999999], [1, 40000.5], [1e-300, 1e300])
     ),
-    (TypeError, "filter: progress", lambda: sks.filter(abs, [1], progress="yes")),
     (ValueError, "flatten: lengths must be as many", lambda: sks.flatten(["a", "b"], [1])),
     (ValueError, "flatten: lengths[1] must be an int", lambda: sks.flatten(["a", "b"], [1, -1])),
     (TypeError, "flatten: lengths[0] must be an int", lambda: sks.flatten(["a"], [1.0])),

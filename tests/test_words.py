@@ -50,7 +50,7 @@ method chunk_size context timeout retries in_order max_buffered shm_size start_h
 progress        (report watch)
 open_fn read path (url remote) (store zarr add_cache)
 sampler functions container batch axis dtype shape
-check eager stages zip contiguous reverse
+check stages zip contiguous reverse
 on_error        (evaluation errstate seterr) (oversize BudgetBatchSampler TokenBudgetBatchSampler)
                 (objects default_collate) (extra Dict) (try_workers profile)
 """

@@ -39,7 +39,6 @@ from ..views.split import split as _split
 from ..views.unbatch import unbatch as _unbatch
 from ..views.window import window as _window
 from .errors import EvaluationError
-from .progress import Progress
 from .view import Indexable, U, V, View
 
 __all__ = ["Chainable", "Displayed", "attach"]
@@ -91,14 +90,7 @@ class Chainable(Displayed, Generic[T_co]):
     def fallback(
         self, f: Callable[[EvaluationError], U] | Literal["replace", "skip"], /
     ) -> View[T_co | U]: ...
-    def filter(
-        self,
-        predicate: Callable[[T_co], Any],
-        /,
-        *,
-        eager: bool = False,
-        progress: Progress | None = None,
-    ) -> Filter[T_co]: ...
+    def filter(self, predicate: Callable[[T_co], Any], /) -> Filter[T_co]: ...
     def interleave(self, *sequences: Indexable[U]) -> View[T_co | U]: ...
     def mix(
         self,

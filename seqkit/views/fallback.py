@@ -79,7 +79,7 @@ def fallback(
         raise ValueError(f"fallback: f must be callable, 'replace' or 'skip', got {f!r}")
     source = as_view(sequence, "fallback")
     if f == "skip":
-        return Skipping(is_read, Fallback(_missing, source), None)
+        return Skipping(is_read, Fallback(_missing, source))
     return Fallback(f, source)
 
 

@@ -6,37 +6,25 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
-from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.arguments import as_bool, check_callable
-from ..core.errors import EndOfSequence, fail
+from ..core.arguments import check_callable
+from ..core.errors import fail
 from ..core.expression import name_of
 from ..core.indices import Endless, IndexArray, Indices, Plan, compact
 from ..core.lengths import Length, has_length
 from ..core.once import Deferred
-from ..core.progress import Progress, Report, check_progress, reporting
 from ..core.source import as_view
-from ..core.tracebacks import hiding_frames
-from ..core.view import Indexable, T, View, in_order
+from ..core.view import Indexable, T, View
 from .bases.forwards import read_forwards
-from .bases.scanned import Scan, Scanned
+from .bases.scanned import END, Scan, Scanned
 
 __all__ = ["Filter", "filter"]
 
-_END = object()
 
-
-def filter(  # noqa: A001 - the field's word for it
-    predicate: Callable[[T], Any],
-    sequence: Indexable[T],
-    *,
-    eager: bool = False,
-    progress: Progress | None = None,
-) -> Filter[T]:
+def filter(predicate: Callable[[T], Any], sequence: Indexable[T]) -> Filter[T]:  # noqa: A001
     """Return the view of the items of a sequence that satisfy a predicate.
 
     A loop over the view yields items while it scans the sequence. The length, and what depends on it, scans
@@ -48,13 +36,6 @@ def filter(  # noqa: A001 - the field's word for it
         Called once with each item. Its result is taken as true or false.
     sequence : View or indexable
         May be unbounded. The scan iterates it, so the workers of a `prefetch` view do the scan.
-    eager : bool
-        Scan now rather than when the length is first needed.
-    progress : True or callable, optional
-        True shows a bar of tqdm during the scan. A function is called after each item, with the
-        number of items done and the number of all items (None if unknown). An exception that it raises ends
-        the scan.
-        Copies and pickles of the view do not have it.
 
     Returns
     -------
@@ -64,8 +45,7 @@ def filter(  # noqa: A001 - the field's word for it
     Raises
     ------
     TypeError
-        If `predicate` is not callable, if `eager` is not a bool, if `sequence` cannot be indexed, or for
-        another `progress`.
+        If `predicate` is not callable, or `sequence` cannot be indexed.
 
     Notes
     -----
@@ -86,13 +66,7 @@ def filter(  # noqa: A001 - the field's word for it
     6
     """
     check_callable(predicate, "filter: predicate")
-    check_progress(progress, "filter: progress")
-    is_eager = as_bool(eager, "filter: eager")
-    filtered = Filter(predicate, as_view(sequence, "filter"), progress)
-    if is_eager:
-        with hiding_frames():
-            len(filtered)
-    return filtered
+    return Filter(predicate, as_view(sequence, "filter"))
 
 
 class Chosen(NamedTuple):
@@ -105,51 +79,34 @@ class Chosen(NamedTuple):
 class FilterScan(Scan):
     """A scan that yields the items that satisfy the predicate."""
 
-    def __init__(self, view: Filter[Any], ready: deque[Any] | None) -> None:
+    def __init__(self, view: Filter[Any], ready: deque[Any] | None = None) -> None:
         super().__init__(view, ready)
         self.indices = array("q")
         self.items_read = 0
-        self._source: Iterator[Any] | None = None
-        self._report: Report | None = None
-        self._bar = ExitStack()
 
-    def step(self, i: int) -> Any:
-        if self.ready:  # its items satisfy the predicate
-            return self.ready.popleft()
-        if self.ready is not None:
-            raise self.end(i)
-        if self._source is None:
-            self._source = in_order(self.view._sources[0])
-            progress = self.view._progress
-            if not (progress is None or progress is False):
-                self._report = self._bar.enter_context(reporting(progress, "filter"))
-        while len(self.indices) != self.view._most:
+    def find(self, source: Iterator[Any]) -> Any:
+        view = self.view
+        while len(self.indices) != view._most:
             j = self.items_read
-            try:
-                self.items_read += 1  # an item that cannot be read is passed over
-                item = next(self._source, _END)
-                if item is _END:
-                    self.items_read -= 1
-                    break
-                wanted = self.view._is_wanted(j, item)
-                if self._report is not None:
-                    n = self.view._sources[0]._known
-                    self._report(self.items_read, n if isinstance(n, int) else None)
-            except Exception:
-                self.is_complete = False
-                raise
+            self.items_read += 1  # an item that cannot be read is passed over
+            item = next(source, END)
+            if item is END:
+                self.items_read -= 1
+                break
+            wanted = view._is_wanted(j, item)
             if wanted:
                 self.indices.append(j)
-            if self.is_complete and j >= self.view._asked[0][1]:
-                self.view._asked[0] = self.indices, j + 1
+            if self.is_complete and j >= view._asked[0][1]:
+                view._asked[0] = self.indices, j + 1
             if wanted:
                 return item
-        self.close()
-        raise self.end(i)
+        return END
 
-    def close(self) -> None:
-        """Close the bar of `progress`, if the scan made one."""
-        self._bar.close()
+    def step(self, i: int) -> Any:
+        item = self.unit()
+        if item is END:
+            raise self.end(i)
+        return item
 
     def result(self) -> Chosen:
         indices = compact(np.array(self.indices, np.int64), self.items_read)
@@ -163,18 +120,12 @@ class FilterScan(Scan):
 class Filter(Scanned[T]):
     """The view that `filter` returns: a gather whose indices are found when they are needed."""
 
+    _scan = FilterScan
     _passes_on = True
 
-    def __init__(
-        self,
-        predicate: Callable[[Any], Any],
-        source: View[T],
-        progress: Progress | None,
-        most: int | None = None,
-    ) -> None:
+    def __init__(self, predicate: Callable[[Any], Any], source: View[T], most: int | None = None) -> None:
         super().__init__((source,), most)
         self._predicate = predicate
-        self._progress = progress
         self._found: Deferred[Chosen] = Deferred()
         # What the longest scan has found: the indices of the items, and how many items of the source were
         # asked. A predicate may remember what it has seen, so no scan asks it again. Replaced as a whole.
@@ -193,26 +144,12 @@ class Filter(Scanned[T]):
     def _length(self) -> Length:
         return self._chosen.view._n
 
-    def _begin(self, ready: deque[Any] | None = None) -> FilterScan:
-        return FilterScan(self, ready)
-
-    def _scan(self, ready: deque[Any] | None) -> Chosen:
-        with closing(FilterScan(self, None)) as scan:
-            try:
-                for i in count():
-                    item = scan.step(i)
-                    if ready is not None:
-                        ready.append(item)
-            except EndOfSequence:
-                pass
-            return scan.result()
-
     def _forget(self) -> None:
         super()._forget()
         self._asked = [(array("q"), 0)]
 
     def _first(self, most: int) -> View[T]:
-        first = type(self)(self._predicate, self._sources[0], self._progress, most)
+        first = type(self)(self._predicate, self._sources[0], most)
         first._asked = self._asked
         return first
 
@@ -253,7 +190,7 @@ class Filter(Scanned[T]):
         return (self._most,)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        rebuilt = type(self)(self._predicate, sources[0], self._progress, self._most)
+        rebuilt = type(self)(self._predicate, sources[0], self._most)
         if sources[0] is self._sources[0]:
             rebuilt._found, rebuilt._asked = self._found, self._asked
         return rebuilt

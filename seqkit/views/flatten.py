@@ -18,14 +18,12 @@ from ..core.lengths import Unsized, has_length, is_measured, needed_length, size
 from ..core.once import Deferred
 from ..core.source import as_view, owned
 from ..core.values import values_of
-from ..core.view import Indexable, T, View, in_order
+from ..core.view import Indexable, T, View
 from .bases.forwards import read_forwards
 from .bases.groups import Group, Kept
-from .bases.scanned import Scan, Scanned
+from .bases.scanned import END, Scan, Scanned
 
 __all__ = ["Flatten", "flatten"]
-
-_END = object()
 
 
 def flatten(sequence: Indexable[Indexable[T]], lengths: Iterable[SupportsIndex] | None = None) -> View[T]:
@@ -90,45 +88,43 @@ class Extents(NamedTuple):
 
 
 class FlattenScan(Scan):
-    """A scan that yields the items of each sequence after measuring it."""
+    """A scan that yields the items of each sequence after measuring it, or only reads the given lengths."""
 
-    def __init__(self, view: Flatten, ready: deque[Any] | None) -> None:
+    def __init__(self, view: Flatten, ready: deque[Any] | None = None) -> None:
         super().__init__(view, ready)
         self.lengths: list[int] = []
-        self._source: Iterator[Any] | None = None
-        self._read = 0  # sequences
+        self._read = self._total = 0  # sequences, and their items
         self._current: Any = ()
         self._rest: Iterator[int] = iter(range(0))  # places in the current sequence
 
+    def find(self, source: Iterator[Any]) -> Any:
+        most = self.view._most
+        if most is not None and self._total >= most:
+            return END
+        self._read += 1  # a sequence that cannot be read is passed over
+        found = next(source, END)
+        if found is not END:
+            self.lengths.append(self.view._size(self._read - 1, found))
+            self._total += self.lengths[-1]
+        return found
+
     def step(self, i: int) -> Any:
-        if self._source is None:
-            self._source = in_order(self.view._sources[0]) if self.ready is None else _popped(self.ready)
         while i != self.view._most:
             for place in self._rest:
                 try:
                     return owned(self._current[place])
                 except Exception as error:
                     fail(self.view, i, error)
-            try:
-                self._read += 1
-                current = next(self._source, _END)
-                if current is _END:
-                    break
-                length = self.view._size(self._read - 1, current)
-            except Exception:
-                self.is_complete = False
-                raise
-            self.lengths.append(length)
-            self._current, self._rest = recognise(current, "flatten"), iter(range(length))
+            current = self.unit()
+            if current is END:
+                break
+            self._current = recognise(current, "flatten")
+            self._rest = iter(range(len(self._current)))
         raise self.end(i)
 
     def result(self) -> Extents:
+        self.view._check()
         return self.view._measured(self.lengths)  # type: ignore[no-any-return]
-
-
-def _popped(items: deque[Any]) -> Iterator[Any]:
-    while items:
-        yield items.popleft()
 
 
 class Flatten(Scanned[Any]):
@@ -136,6 +132,8 @@ class Flatten(Scanned[Any]):
 
     The end of a sequence is the index after its last item.
     """
+
+    _scan = FlattenScan
 
     def __init__(self, sources: tuple[View[Any], ...], most: int | None = None) -> None:
         super().__init__(sources, most)
@@ -180,24 +178,8 @@ class Flatten(Scanned[Any]):
         n = int(ends[-1]) if len(ends) else 0
         return n if self._most is None else min(n, self._most)
 
-    def _begin(self, ready: deque[Any] | None = None) -> FlattenScan:
-        return FlattenScan(self, ready)
-
     def _first(self, most: int) -> View[Any]:
         return Flatten(self._sources, most) if self._streams else self._take(range(min(most, int(self._n))))
-
-    def _scan(self, ready: deque[Any] | None) -> Extents:
-        lengths: list[int] = []
-        total = 0
-        for which, item in enumerate(in_order(self._sources[-1])):
-            lengths.append(self._size(which, item))
-            total += lengths[-1]
-            if ready is not None:
-                ready.append(item)
-            if self._most is not None and total >= self._most:
-                break
-        self._check()
-        return self._measured(lengths)
 
     def _size(self, which: int, item: Any) -> int:
         try:

@@ -26,15 +26,7 @@ def to_file(progress: Any, folder: Path) -> Any:
     return sk.materialize(sk.smap(np.int64, range(5)), folder / "a.npy", nworkers=0, progress=progress)
 
 
-def filtered(progress: Any, folder: Path) -> Any:
-    return sk.filter(lambda item: True, sk.smap(abs, range(5)), progress=progress, eager=True)
-
-
-def filtered_in_a_loop(progress: Any, folder: Path) -> Any:
-    return [item for item in sk.filter(lambda item: True, sk.smap(abs, range(5)), progress=progress)]  # noqa: C416
-
-
-every_function = pytest.mark.parametrize("function", [pack, to_list, to_file, filtered, filtered_in_a_loop])
+every_function = pytest.mark.parametrize("function", [pack, to_list, to_file])
 
 
 @every_function
@@ -49,7 +41,7 @@ def test_true_shows_a_bar_of_tqdm(function: Any, tmp_path: Path, capfd: pytest.C
     pytest.importorskip("tqdm")
     function(True, tmp_path)
     last = capfd.readouterr().err.strip().split("\r")[-1]
-    assert re.match(r"(pack|materialize|filter): 100%.* 5/5 ", last)
+    assert re.match(r"(pack|materialize): 100%.* 5/5 ", last)
 
 
 @every_function

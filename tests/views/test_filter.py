@@ -1,6 +1,5 @@
 """What is special about `filter`: one scan, when it is needed, and the indices that it finds."""
 
-import copy
 import itertools
 import pickle
 import threading
@@ -72,17 +71,10 @@ def test_the_first_need_scans_and_later_ones_do_not(need):
     assert len(pred.calls) == 6
 
 
-def test_an_eager_scan_is_finished_when_the_view_is_returned():
-    source = CountingSource(range(4))
-    view = sk.filter(is_even, source, eager=True)
-    assert source.reads == dict.fromkeys(range(4), 1)
-    assert len(view) == 2
-    assert sum(source.reads.values()) == 4
-
-
 def test_after_the_scan_only_what_is_asked_for_is_read():
     source = CountingSource(range(100))
-    view = sk.filter(is_even, source, eager=True)
+    view = sk.filter(is_even, source)
+    assert len(view) == 50
     source.reads.clear()
     assert view[-1] == 98
     assert list(view[10:12]) == [20, 22]
@@ -154,38 +146,6 @@ def test_a_pickle_has_the_indices_once_they_are_known():
     received = pickle.loads(pickle.dumps(view))
     received._predicate = None
     assert list(received) == [0, 2, 4]
-
-
-def test_progress_is_reported_after_every_item():
-    told = []
-    view = sk.filter(is_even, range(3), progress=lambda done, total: told.append((done, total)))
-    assert told == []
-    len(view)
-    assert told == [(1, 3), (2, 3), (3, 3)]
-    list(sk.filter(is_even, UnsizedSource(range(2)), progress=lambda done, total: told.append((done, total))))
-    assert told[3:] == [(1, None), (2, None)]
-
-
-def test_copies_report_no_progress():
-    told = []
-    view = sk.filter(is_even, range(4), progress=told.append)
-    assert list(copy.copy(view)) == list(copy.deepcopy(view)) == [0, 2]
-    assert not told
-
-
-def test_a_scan_that_progress_interrupted_starts_again():
-    pred, stopped = Counted(is_even), []
-
-    def progress(done, total):
-        if done == 2 and not stopped:
-            stopped.append(done)
-            raise TimeoutError("enough")
-
-    view = sk.filter(pred, range(4), progress=progress)
-    with pytest.raises(TimeoutError, match="enough"):
-        len(view)
-    assert len(view) == 2
-    assert pred.calls == [0, 1, 1, 2, 3]
 
 
 def test_a_filter_of_a_sequence_without_length_has_none():
@@ -301,8 +261,6 @@ def test_a_filter_of_an_unbounded_sequence_is_unbounded():
         len(view)
     with pytest.raises(TypeError, match="filter: a sequence without a length cannot be scanned"):
         view.indices
-    with pytest.raises(TypeError, match="filter has no length"):
-        sk.filter(is_even, Naturals(), eager=True)
     with sk.prefetch(view, 2) as ahead:
         assert first(ahead, 3) == [0, 2, 4]
     source = CountingSource(range(10))
@@ -431,15 +389,6 @@ def test_workers_above_get_the_items(method, make):
             assert list(ahead) == list(above)
     with sk.prefetch(sk.filter(is_even, make(list(range(20)))), 2, method) as ahead:
         assert ahead[-1] == 18
-
-
-def test_progress_is_reported_while_a_loop_scans():
-    told = []
-    view = sk.filter(is_even, range(3), progress=lambda done, total: told.append((done, total)))
-    next(iter(view))
-    assert told == [(1, 3)]
-    list(view)
-    assert told[1:] == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_an_error_far_into_an_endless_sequence_is_located_without_a_scan():

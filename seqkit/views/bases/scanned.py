@@ -14,26 +14,47 @@ from ...core.iteration import Progress, restarting, surviving
 from ...core.lengths import Unsized, is_measured
 from ...core.once import Deferred
 from ...core.tracebacks import hide_frames
-from ...core.view import T_co, View
+from ...core.view import T_co, View, in_order
 from .passes import Passes
 
-__all__ = ["Scan", "Scanned"]
+__all__ = ["END", "Scan", "Scanned"]
+
+END = object()
 
 
 class Scan:
     """A scan of the source of a view, which finds the items of the view.
 
+    A scan finds *units*, of which items are made: the items themselves in `filter`, sequences in `flatten`.
+
     Parameters
     ----------
     view : Scanned
     ready : deque, optional
-        What a scan for the length has read for this iteration.
+        The units that a scan for the length has found for this iteration.
     """
 
     def __init__(self, view: Any, ready: deque[Any] | None = None) -> None:
         self.view = view
-        self.ready = ready
         self.is_complete = ready is None  # False after an error: the result would lack an item
+        self._ready = ready
+        self._source: Iterator[Any] | None = None
+
+    def unit(self) -> Any:
+        """Return the next unit, or `END`. After an error, continue after it."""
+        if self._ready is not None:
+            return self._ready.popleft() if self._ready else END
+        try:
+            if self._source is None:
+                self._source = in_order(self.view._sources[-1])
+            return self.find(self._source)
+        except Exception:
+            self.is_complete = False
+            raise
+
+    def find(self, source: Iterator[Any]) -> Any:
+        """Read the source up to the next unit, and return the unit, or `END`."""
+        raise NotImplementedError
 
     def step(self, i: int) -> Any:
         """Return item `i` of the view, which is the next one. After an error, continue after it."""
@@ -81,7 +102,7 @@ class Iteration:
         view = self.view
         if self.ready is None and view._found.known:
             return cast(Iterator[Any], view._iter(range(len(view))))
-        return surviving(view, Endless(), view._begin(self.ready).step)
+        return surviving(view, Endless(), view._scan(view, self.ready).step)
 
 
 class Scanned(View[T_co]):
@@ -94,12 +115,12 @@ class Scanned(View[T_co]):
 
     _length_reads = True
     _streams = True
+    _scan: type[Scan]
     _found: Deferred[Any]
     _most: int | None = None  # items, if this is the head of a view
     # Not part of copies and pickles.
     _last: weakref.ref[Iteration] | None = None  # the last iteration
     _forwards: Passes | None = None  # see `read_forwards`
-    _progress: Any = None  # which often cannot be pickled
 
     def __init__(self, sources: tuple[View[Any], ...], most: int | None = None) -> None:
         n = sources[-1]._n if is_measured(sources[-1]) else 0
@@ -107,18 +128,9 @@ class Scanned(View[T_co]):
         self._most = most
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = "_last", "_forwards", "_progress"
-        return {name: value for name, value in vars(self).items() if name not in left_out}
+        return {name: value for name, value in vars(self).items() if name not in ("_last", "_forwards")}
 
     # ---------------------------------------------------------------- hooks
-
-    def _begin(self, ready: deque[Any] | None = None) -> Scan:
-        """Return a new scan."""
-        raise NotImplementedError
-
-    def _scan(self, ready: deque[Any] | None) -> Any:
-        """Scan the source and return the result. Add to `ready`, if given, what an iteration needs."""
-        raise NotImplementedError
 
     def _forget(self) -> None:
         """Forget what scans have found."""
@@ -136,11 +148,14 @@ class Scanned(View[T_co]):
 
     def _scan_all(self) -> Any:
         last = None if self._last is None else self._last()
-        if last is None or not last.waits():
-            return self._scan(None)
-        ready: deque[Any] = deque()
-        result = self._scan(ready)
-        last.ready = ready
+        ready: deque[Any] | None = deque() if last is not None and last.waits() else None
+        scan = self._scan(self)
+        while (unit := scan.unit()) is not END:
+            if ready is not None:
+                ready.append(unit)
+        result = scan.result()
+        if last is not None and ready is not None:
+            last.ready = ready
         return result
 
     # ---------------------------------------------------------------- reading
