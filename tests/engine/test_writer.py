@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 import seqkit as sk
 from seqkit.engine.codec import INLINE_BYTES, address
 from seqkit.engine.errors import record
+from seqkit.engine.processes import transport
 from seqkit.engine.processes.block import GROUP_BYTES, JobBlock, Packing, Writer, from_file, most_items
 from seqkit.engine.processes.segment import PAGE, Segment
 from seqkit.engine.processes.team import Team
@@ -287,10 +288,10 @@ def test_an_item_whose_data_cannot_be_sent_is_replaced_by_the_error() -> None:
 
 
 class Watched:
-    """Words that call back when the count of finished items is raised."""
+    """Words that call back with the place of each word that was written."""
 
-    def __init__(self, words: Any, raised: Callable[[], None]) -> None:
-        self.words, self.raised = words, raised
+    def __init__(self, words: Any, written: Callable[[int], object]) -> None:
+        self.words, self.written = words, written
 
     def __getitem__(self, at: Any) -> Any:
         return self.words[at]
@@ -300,13 +301,15 @@ class Watched:
 
     def __setitem__(self, at: int, value: int) -> None:
         self.words[at] = value
-        if at == 1 and value:
-            self.raised()
+        self.written(at)
 
 
 def test_the_count_of_finished_items_is_raised_last() -> None:
     desk, seen = Desk(64 * PAGE), []
-    desk.block.words = Watched(desk.block.words, lambda: seen.append(desk.finished()))
+    desk.block.words = Watched(
+        desk.block.words,
+        lambda at: seen.append(desk.finished()) if at == 1 and desk.block.finished() else None,
+    )
     items = [1, 2.5, "x", np.arange(1000), 1 << 70, b"y" * 20 * PAGE, [np.zeros(3), np.zeros(3000)]]
     writer = desk.begin()
     for count, item in enumerate([*items, Raised(ValueError("bad"))], 1):
@@ -314,6 +317,34 @@ def test_the_count_of_finished_items_is_raised_last() -> None:
         assert len(seen) == count
         assert same(seen[-1].values[: len(items)], items[:count])
     assert isinstance(seen[-1].failures[len(items)], Record)
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 5])
+def test_items_can_be_taken_between_any_two_steps_of_the_worker(
+    every: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def marked(size: int) -> Any:
+        memory = private(size)
+        memory[:] = MARK  # otherwise it may hold the items of an earlier result
+        return memory
+
+    def look(_: int) -> None:
+        nonlocal writes, seen
+        writes += 1
+        if writes % every == 0:
+            if seen > len(taken):
+                taken.extend(job.take(len(taken), seen).open().values)
+            seen = job.finished()
+
+    monkeypatch.setattr(transport, "private", marked)
+    desk, taken, seen, writes = Desk(64 * PAGE), list[Any](), 0, 0
+    items = [1, "one", 2.5, b"x" * 700, "three", 4, 5, ["six"], np.arange(7), b"y" * 5000, 9, "ten"]
+    job = transport._Sent(0, desk.block, len(items))
+    desk.block.words = Watched(desk.block.words, look)
+    writer = desk.begin(len(items))
+    put_all(writer, items)
+    taken.extend(job.copy(len(taken), len(items), writer.used).open().values)
+    assert same(taken, items)
 
 
 # -------------------------------------------------------------------- memory for user code

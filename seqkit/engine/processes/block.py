@@ -113,8 +113,13 @@ class JobBlock:
         return self.words[1]
 
     def used(self) -> int:
-        """Return how many bytes the finished items use."""
+        """Return how many bytes the finished items use at most."""
         return self.words[3]
+
+    def end_of(self, first: int, stop: int) -> int:
+        """Return where the data of finished items ends, or 0 if they are numbers, which have no data."""
+        words = self.words[HEADER_WORDS + 2 * first : HEADER_WORDS + 2 * stop]
+        return max((end for code, end in zip(words[::2], words[1::2], strict=True) if code >= 0), default=0)
 
 
 # -------------------------------------------------------------------- indices

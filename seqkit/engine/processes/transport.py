@@ -74,13 +74,13 @@ READ_BYTES = 1 << 16
 class _Sent:
     """A job in a slot: its block, and how far its worker is."""
 
-    __slots__ = ("_seen_end", "_taken_end", "block", "items", "slot")
+    __slots__ = ("_taken_end", "block", "items", "slot")
 
     def __init__(self, slot: int, block: JobBlock, items: int) -> None:
         self.slot = slot
         self.block = block
         self.items = items
-        self._seen_end = self._taken_end = 0  # where the data of the items that were seen, and taken, end
+        self._taken_end = 0  # where the data of the items that were taken ends
 
     @property
     def worker(self) -> int:
@@ -90,12 +90,12 @@ class _Sent:
         return self.block.ran_s()
 
     def finished(self) -> int:
-        self._seen_end = self.block.used()  # before the count, which the worker writes last
         return self.block.finished()
 
     def take(self, first: int, stop: int) -> Result:
         result = self.copy(first, stop, self.block.used())
-        self._taken_end = self._seen_end
+        # Not what is used now: the next item may lie there already, and not be finished.
+        self._taken_end = max(self._taken_end, self.block.end_of(first, stop))
         return result
 
     def copy(self, first: int, stop: int, used: int) -> Result:
