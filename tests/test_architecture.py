@@ -142,7 +142,7 @@ BUDGETS = {
     "__init__": 102,
     "collation": 755,
     "core": 1986,
-    "engine": 5968,
+    "engine": 5970,
     "loader": 1328,
     "observe": 2648,
     "samplers": 1103,
