@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -17,14 +16,14 @@ from ..core.lengths import Unsized
 from ..core.once import cached
 from ..core.randomness import as_seed
 from ..core.source import as_view
-from ..core.view import Indexable, T, View, in_order
+from ..core.view import Indexable, T, View
 from .bases.columns import selected
-from .bases.forwards import read_forwards
+from .bases.forwards import Failed, outcomes, read_forwards
 from .bases.passes import Passes
 from .bases.random import Random
 from .bases.selection import Selection
 
-__all__ = ["Buffer", "ShuffleBuffer", "shuffle_buffer"]
+__all__ = ["ShuffleBuffer", "shuffle_buffer"]
 
 
 def shuffle_buffer(sequence: Indexable[T], size: int, seed: int | None = None, epoch: int = 0) -> View[T]:
@@ -76,7 +75,6 @@ def shuffle_buffer(sequence: Indexable[T], size: int, seed: int | None = None, e
 class ShuffleBuffer(Selection, Random):
     """The view that `shuffle_buffer` returns."""
 
-    _decides = ("_size",)
     _varies = ORDER
     _forwards: Passes | None = None  # see `read_forwards`
 
@@ -86,11 +84,21 @@ class ShuffleBuffer(Selection, Random):
 
     @cached
     def _order(self) -> IndexArray:
-        buffer = self._buffer(iter(range(len(self))))
-        return np.array([buffer.read(i) for i in range(len(self))], np.int64)
+        return np.fromiter(self._buffered(range(len(self))), np.int64)
 
-    def _buffer(self, items: Iterator[Any]) -> Buffer:
-        return Buffer(items, self._size, np.random.Generator(np.random.Philox(key=self._key)))
+    def _buffered(self, items: Iterable[Any]) -> Iterator[Any]:
+        """Yield items in random order, within a buffer."""
+        rng = np.random.Generator(np.random.Philox(key=self._key))
+        held: list[Any] = []
+        for item in items:
+            if len(held) < self._size:
+                held.append(item)
+                continue
+            place = rng.integers(self._size)
+            yield held[place]
+            held[place] = item
+        rng.shuffle(held)
+        yield from reversed(held)
 
     def _where(self, i: int) -> int:
         return int(self._order[i])
@@ -107,11 +115,22 @@ class ShuffleBuffer(Selection, Random):
         return super()._getmany(indices)
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        if not isinstance(self._n, Unsized):
-            return super()._iter(plan)
-        if isinstance(plan, Endless):
-            return surviving(self, plan, self._buffer(in_order(self._sources[0])).read)
-        return View._iter(self, plan)
+        is_whole = isinstance(plan, range) and plan == range(plan.stop) and plan.stop == self._n
+        if is_whole or isinstance(plan, Endless):  # so the source is read forwards
+            return self._in_one_pass(plan)
+        return View._iter(self, plan) if isinstance(self._n, Unsized) else super()._iter(plan)
+
+    def _in_one_pass(self, plan: Plan) -> Iterator[Any]:
+        items = self._buffered(outcomes(self._sources[0]))  # in which an item that failed has a place too
+
+        def read(i: int) -> Any:
+            for item in items:
+                if isinstance(item, Failed):
+                    raise item.error
+                return item
+            raise EndOfSequence(f"the sequence ends before index {i}")
+
+        return surviving(self, plan, read)
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return () if isinstance(self._n, Unsized) else super()._parts(i)
@@ -119,37 +138,11 @@ class ShuffleBuffer(Selection, Random):
     def _select(self, names: tuple[str, ...]) -> View[Any]:
         return ShuffleBuffer(selected(self._sources[0], names), self._size, self._seed, self._epoch)
 
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        return *(super()._ordered(items) or ()), self._size
+
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return ShuffleBuffer(sources[0], self._size, self._seed, self._epoch)
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return [*sources, str(self._size), *self._key_arguments()]
-
-
-class Buffer:
-    """The buffer of one pass. After an error of the source it goes on with the items that it holds."""
-
-    def __init__(self, items: Iterator[Any], size: int, rng: np.random.Generator) -> None:
-        self._items = items
-        self._size = size
-        self._rng = rng
-        self._held: list[Any] = []
-        self._has_ended = False
-
-    def read(self, i: int) -> Any:
-        """Return the next item, which has number `i`."""
-        held = self._held
-        try:
-            if not self._has_ended:
-                held.extend(islice(self._items, self._size - len(held)))
-            item = next(self._items)
-        except StopIteration:
-            if not self._has_ended:
-                self._rng.shuffle(held)
-                self._has_ended = True
-            if not held:
-                raise EndOfSequence(f"shuffle_buffer: index {i} out of range") from None
-            return held.pop()
-        place = self._rng.integers(self._size)
-        held[place], item = item, held[place]
-        return item

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from itertools import count, islice
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import seqkit as sk
 from seqkit import shuffle_buffer
+from seqkit.views.bases.order_digest import order_digest
 from tests.engine.traces import drawn
 from tests.helpers import InterruptsOnce
 
@@ -42,6 +44,23 @@ def test_it_goes_on_after_an_error_of_its_source() -> None:
     found = drawn(iter(shuffle_buffer(sk.smap(lambda x: 1 / (x - 4), range(1, 8)), 3, seed=0)))
     assert len([item for item in found if isinstance(item, sk.EvaluationError)]) == 1
     assert len(found) == 7
+
+
+def test_a_loop_reads_an_iterable_with_a_length_in_one_pass() -> None:
+    passes: list[int] = []
+
+    def items() -> Iterator[int]:
+        passes.append(1)
+        return iter(range(50))
+
+    shuffled = shuffle_buffer(sk.uniter(items, size=50), 10, seed=0)
+    assert list(shuffled) == list(shuffle_buffer(range(50), 10, seed=0))
+    assert len(passes) == 1
+
+
+def test_its_size_is_part_of_the_digest_of_an_order() -> None:
+    digests = {order_digest(shuffle_buffer(range(9), size, seed=0)) for size in (2, 3, 3)}
+    assert len(digests) == 2
 
 
 def test_a_sequence_may_have_no_end() -> None:

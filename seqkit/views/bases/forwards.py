@@ -8,11 +8,10 @@ from functools import partial
 from typing import Any
 
 from ...core.errors import EndOfSequence, fail
-from ...core.indices import Endless
 from ...core.view import View
 from .passes import Passes, Stopped
 
-__all__ = ["read_forwards"]
+__all__ = ["Failed", "outcomes", "read_forwards"]
 
 
 def read_forwards(view: Any, i: int) -> Any:
@@ -28,11 +27,11 @@ def read_forwards(view: Any, i: int) -> Any:
     passes: Passes | None = view._forwards
     if passes is None:
         other = view._rebuild(view._sources)  # not this view, which would then be part of a cycle
-        passes = view._forwards = Passes(partial(_outcomes, other), 0, 1)
+        passes = view._forwards = Passes(partial(outcomes, other), 0, 1)
     elif passes.pid != os.getpid():
         passes = view._forwards = passes.after_fork()
     found = passes.read(i)
-    if isinstance(found, _Failed):
+    if isinstance(found, Failed):
         raise found.error
     if isinstance(found, Stopped):
         if found.error is not None:
@@ -41,18 +40,19 @@ def read_forwards(view: Any, i: int) -> Any:
     return found
 
 
-class _Failed:
-    """An item that failed, in a pass for reads by index."""
+class Failed:
+    """An item that failed, in the place of the item."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
 
 
-def _outcomes(view: View[Any]) -> Iterator[Any]:
-    items = view._iter(Endless())
+def outcomes(view: View[Any]) -> Iterator[Any]:
+    """Yield the items of a view, and a `Failed` for each item that fails."""
+    items = view._iter(view._plan())
     while True:
         try:
             yield from items
             return
         except Exception as error:
-            yield _Failed(error)
+            yield Failed(error)
