@@ -130,7 +130,6 @@ def test_every_parameter_has_a_word_of_the_table() -> None:
         (lambda: sk.view({"x": [1]}), "For a dict of columns use collate(d)"),
         (lambda: sk.view([{"x": 1}])["x"], "select('x') or view.smap(lambda item: item['x'])."),
         (lambda: sk.collate(x=[1])["x"], "For a column use view.select('x')"),
-        (lambda: sk.smap(str, sk.DataLoader([1])), "Use its batches as a view: loader.view."),
     ],
 )
 def test_refusals_name_the_way_that_works(call: Any, told: str) -> None:

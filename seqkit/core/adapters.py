@@ -1,4 +1,4 @@
-"""Sources that need help before a view can wrap them, recognised by the names of their types.
+"""Sources that need a reader before a view can wrap them, recognised by the names of their types.
 
 `seqkit/__init__.py` says which module of `seqkit.sources` reads an object of one of these types. The
 libraries themselves are never imported.
@@ -6,27 +6,13 @@ libraries themselves are never imported.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from .arguments import refuse_set
 from .lazy import TABLE, load
 
 __all__ = ["TableReader", "as_results", "reads_many", "recognise"]
-
-# Package and class, and what to use in its place.
-_REMEDIES = {
-    ("datasets", "DatasetDict"): "Choose a split, such as data['train']",
-    **dict.fromkeys(
-        [("scipy", "sparray"), ("scipy", "spmatrix")],
-        "For its rows, use smap(lambda i: matrix[[i]], range(matrix.shape[0])), or matrix.toarray()",
-    ),
-    **dict.fromkeys(
-        [("dask", "DataFrame"), ("dask", "Series"), ("dask", "Array")],
-        "Call .compute() first, or read its files with sources.parquet",
-    ),
-    ("seqkit", "DataLoader"): "Use its batches as a view: loader.view",
-}
-
 
 # These are read as they are. Looking no further saves 1 µs for each list of `flatten`.
 _PLAIN = (list, tuple, range, str, bytes)
@@ -45,7 +31,7 @@ def recognise(source: Any, who: str) -> Any:
     Raises
     ------
     TypeError
-        If the type is known not to be a sequence. The message says what to use.
+        For a set, and for a mapping that has other keys than 0, 1, 2, ….
 
     >>> recognise({3, 1}, "batch")
     Traceback (most recent call last):
@@ -57,20 +43,11 @@ def recognise(source: Any, who: str) -> Any:
         name = base.__module__.partition(".")[0], base.__name__
         if name in TABLE:
             return load(name)(source)
-        if name in _REMEDIES:
-            raise TypeError(f"{who}: a {name[0]}.{name[1]} is not a sequence of items. {_REMEDIES[name]}.")
-    kind = type(source).__name__
-    if isinstance(source, Set):
-        raise TypeError(f"{who}: a set has no order, got {kind}. Use sorted(s) or list(s).")
-    if isinstance(source, Generator):
-        raise TypeError(
-            f"{who}: a generator can be read only once and not by position, got {kind}. Use list(generator)"
-            " if the items fit in memory, or uniter with an object that can be iterated again."
-        )
+    refuse_set(source, who)
     is_indexed = not isinstance(source, Mapping) or hasattr(source, "__missing__") or 0 in source
     if not is_indexed and source and who != "DataLoader":  # which may have a sampler that gives keys
         raise TypeError(
-            f"{who}: items are read at 0, 1, 2, …, and this {kind} has other keys, such as"
+            f"{who}: items are read at 0, 1, 2, …, and this {type(source).__name__} has other keys, such as"
             f" {next(iter(source))!r}. For a dict of columns use collate(d), for a dict of items"
             " list(d.values()), or a DataLoader with a sampler of its keys."
         )

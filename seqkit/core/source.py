@@ -90,7 +90,7 @@ def as_view(source: Indexable[T], who: str) -> View[T]:
     # Numbers of numpy have ``[i]``, and so do arrays without dimensions.
     is_number = getattr(type(found), "ndim", None) is not None and found.ndim == 0
     if (is_number and not isinstance(found, np.flexible)) or not hasattr(found, "__getitem__"):
-        hint = ". Make a list of it, or see uniter." if hasattr(found, "__iter__") else ""
+        hint = ". Make a list of it, or pass it to uniter." if hasattr(found, "__iter__") else ""
         raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {type(found).__name__}{hint}")
     has_columns = isinstance(found, TableReader) and found.names is not None
     view: Source[T] = load("view of a table")(found) if has_columns else Source(found)

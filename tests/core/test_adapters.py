@@ -118,7 +118,7 @@ def test_data_sets_of_hugging_face_are_read_by_position() -> None:
     assert sk.view(data)[-1] == {"a": 8}
     assert sk.batch(data, 4)[1] == [{"a": i} for i in range(4, 8)]
     assert [*sk.batch(sk.view(data["a"]), 4)[1]] == [4, 5, 6, 7]
-    with pytest.raises(TypeError, match=r"Choose a split, such as data\['train'\]"):
+    with pytest.raises(TypeError, match="this DatasetDict has other keys, such as 'train'"):
         sk.view(datasets.DatasetDict({"train": data}))
 
 
@@ -135,7 +135,10 @@ def test_numbers_of_a_categorical_column_have_one_type() -> None:
     [
         (lambda: {1, 2}, r"batch: a set has no order, got set. Use sorted\(s\)"),
         (lambda: frozenset([1]), r"batch: a set has no order, got frozenset"),
-        (lambda: (i for i in "ab"), r"batch: a generator can be read only once .* Use list\(generator\)"),
+        (
+            lambda: (i for i in "ab"),
+            r"got generator. Make a list of it, or pass it to uniter",
+        ),
         (
             lambda: {"a": 1},
             r"this dict has other keys, such as 'a'. For a dict of columns use collate\(d\), for a",
@@ -401,15 +404,3 @@ def test_an_error_of_many_items_names_the_one_that_fails(build):
         sk.batch(build(FailsAtFour()), 6)[0]
     with pytest.raises(sk.EvaluationError, match=r"\[4\]"):
         caught.value.view[caught.value.index]
-
-
-def test_sparse_matrices_and_lazy_frames_are_refused_when_the_view_is_built() -> None:
-    sparse = pytest.importorskip("scipy.sparse")
-    for make in (sparse.csr_matrix, sparse.csr_array, sparse.coo_array):
-        with pytest.raises(TypeError, match=r"^view: a scipy\.\w+ is not a sequence .* smap\(lambda i"):
-            sk.view(make(np.eye(3)))
-    pd, dask = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
-    frame = dask.from_pandas(pd.DataFrame({"a": [1, 2]}), npartitions=1)
-    for lazy in (frame, frame["a"], frame["a"].to_dask_array()):
-        with pytest.raises(TypeError, match=r"^batch: a dask\.\w+ is not a sequence .* Call \.compute\(\)"):
-            sk.batch(lazy, 2)

@@ -38,7 +38,7 @@ def test_a_view_of_a_view_is_that_view() -> None:
 @pytest.mark.parametrize("thing", [3, None, iter([1]), object()])
 def test_what_cannot_be_indexed_is_refused(thing: Any) -> None:
     kind = type(thing).__name__
-    hint = ". Make a list of it, or see uniter." if hasattr(thing, "__iter__") else ""
+    hint = ". Make a list of it, or pass it to uniter." if hasattr(thing, "__iter__") else ""
     for make, who in ((sk.view, "view"), (lambda x: sk.batch(x, 2), "batch")):
         with pytest.raises(TypeError, match=f"^{who}: a sequence needs .* got {kind}{hint}$"):
             make(thing)
