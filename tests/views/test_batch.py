@@ -196,7 +196,7 @@ def test_batches_that_are_lists_or_tuples_can_be_written(kind: Any) -> None:
     assert (items, view[0]) == ([8, 9, 3], kind([8, 9]))
 
 
-def test_arrays_that_cannot_be_stacked_are_named_with_their_shapes():
+def test_arrays_that_cannot_be_stacked_are_an_error_of_the_batch():
     view = sk.batch([np.zeros(2), np.zeros(2), np.zeros(3)], 3, collate_fn=np.stack)
-    with pytest.raises(sk.EvaluationError, match=r"item 2 of the batch has shape \(3,\), item 0 has \(2,\)"):
+    with pytest.raises(sk.EvaluationError, match="all input arrays must have the same shape"):
         view[0]

@@ -190,7 +190,7 @@ class Stacked:
 
     def __call__(self, items: Any) -> Any:
         if isinstance(items, list) and not _alike(items):
-            return self._called(items)
+            return self.function(items)
         if isinstance(items, np.ndarray):
             if items.base is None:
                 return items
@@ -202,26 +202,13 @@ class Stacked:
         out = empty((len(items), *items[0].shape), np.result_type(*items))
         return np.stack(items, out=out)
 
-    def _called(self, items: list[Any]) -> Any:
-        try:
-            return self.function(items)
-        except ValueError as error:
-            first, *others = [getattr(item, "shape", None) for item in items]
-            i, other = next(((i, s) for i, s in enumerate(others, 1) if s != first), (0, first))
-            if other == first or None in (first, other):
-                raise
-            raise ValueError(
-                f"{error}: item {i} of the batch has shape {other}, item 0 has {first}. Make them equal, or"
-                " pad them with collation.Pad()."
-            ) from error
-
 
 def in_shared_memory(collate_fn: Any) -> Any:
     """Return a collate function, those of numpy as `Stacked`.
 
     >>> in_shared_memory(np.stack)([np.zeros(2), np.zeros(3)])
     Traceback (most recent call last):
-    ValueError: all input arrays must have the same shape: item 1 of the batch has shape (3,), item 0 has ...
+    ValueError: all input arrays must have the same shape
     """
     if collate_fn is np.asarray or collate_fn is np.array or collate_fn is np.stack:
         return Stacked(collate_fn)
