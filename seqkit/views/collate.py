@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, overload
 
 from ..core.arguments import check_sequences
-from ..core.indices import Indices, Plan
 from ..core.lengths import sized
 from ..core.source import as_view
 from ..core.view import Indexable, T, U, V, View
@@ -103,15 +102,6 @@ class Collate(SideBySide, Columns[Any]):
 
     def _item(self, row: Sequence[Any]) -> Any:
         return tuple(row) if self._names is None else dict(zip(self._names, row, strict=True))
-
-    def _get(self, i: int) -> Any:
-        return self._item(self._row(i))
-
-    def _getmany(self, indices: Indices) -> Sequence[Any]:
-        return list(map(self._item, zip(*self._columns(indices), strict=True)))
-
-    def _iter(self, plan: Plan) -> Iterator[Any]:
-        return self._rows(plan, lambda i, row: self._item(row))
 
     def _set(self, i: int, value: Any) -> Iterable[Any]:
         if self._names is None:

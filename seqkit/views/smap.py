@@ -76,7 +76,20 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict") -> View[An
     if zip not in ("strict", "shortest"):
         raise ValueError(f"smap: zip must be 'strict' or 'shortest', got {zip!r}")
     views = tuple(as_view(s, "smap") for s in sequences)
-    return Smap(f, views[0]) if len(views) == 1 else sized(ZippedSmap(f, views, zip))
+    if len(views) == 1:
+        return Smap(f, views[0])
+    return Smap(Spread(f), sized(SideBySide(views, zip, "smap")))
+
+
+class Spread:
+    """Call a function with the parts of an item as its arguments."""
+
+    def __init__(self, f: Callable[..., Any]) -> None:
+        self.f = f
+        self.__name__ = name_of(f)
+
+    def __call__(self, item: Any) -> Any:
+        return self.f(*item)
 
 
 class Chain(NamedTuple):
@@ -87,7 +100,7 @@ class Chain(NamedTuple):
 
 
 class Smap(View[Any]):
-    """The view that `smap` returns for one sequence, and `starmap`.
+    """The view that `smap` and `starmap` return.
 
     A chain of maps is one loop over the functions of `_chain` and the items of its base. So a deep chain
     needs no deep stack, neither to read it nor to pickle it.
@@ -221,38 +234,3 @@ def _stack_maps(base: View[Any], functions: tuple[Any, ...], names: list[tuple[s
         base = Smap(f, base, name)
         base._site = site
     return base
-
-
-class ZippedSmap(SideBySide):
-    """The view that `smap` returns for several sequences."""
-
-    def __init__(self, f: Callable[..., Any], sources: tuple[View[Any], ...], zip: Zip) -> None:
-        super().__init__(sources, zip)
-        self._f = f
-
-    def _apply(self, i: int, row: Sequence[Any]) -> Any:
-        try:
-            return self._f(*row)
-        except Exception as error:
-            fail(self, i, error)
-
-    def _get(self, i: int) -> Any:
-        return self._apply(i, self._row(i))
-
-    def _getmany(self, indices: Indices) -> Sequence[Any]:
-        return list(map(self._apply, as_list(indices), zip(*self._columns(indices), strict=True)))
-
-    def _iter(self, plan: Plan) -> Iterator[Any]:
-        return self._rows(plan, self._apply)
-
-    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return ZippedSmap(self._f, sources, self._zip)
-
-    def _functions(self) -> tuple[Callable[..., Any], ...]:
-        return (self._f,)
-
-    def _arguments(self, sources: list[str]) -> list[str]:
-        return [name_of(self._f), *sources]
-
-
-ZippedSmap._name = "smap"

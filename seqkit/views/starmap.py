@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..core.arguments import check_callable
-from ..core.expression import name_of
 from ..core.source import as_view
 from ..core.view import Indexable, U, View
-from .smap import Smap
+from .smap import Smap, Spread
 
 __all__ = ["starmap"]
 
@@ -45,15 +44,11 @@ def starmap(f: Callable[..., U], sequence: Indexable[Iterable[Any]]) -> View[U]:
     3
     """
     check_callable(f, "starmap: f")
-    return Smap(Spread(f), as_view(sequence, "starmap"), "starmap")
+    return Smap(SpreadItem(f), as_view(sequence, "starmap"), "starmap")
 
 
-class Spread:
-    """Call a function with the parts of an item as its arguments."""
+class SpreadItem(Spread):
+    """Call a function with the parts of an item, which may be a mapping, as its arguments."""
 
-    def __init__(self, f: Callable[..., Any]) -> None:
-        self.f = f
-        self.__name__ = name_of(f)
-
-    def __call__(self, item: Iterable[Any]) -> Any:
+    def __call__(self, item: Any) -> Any:
         return self.f(**item) if isinstance(item, Mapping) else self.f(*item)

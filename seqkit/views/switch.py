@@ -133,9 +133,9 @@ class Case(SideBySide):
         return self._sources[self._choose(i, self._sources[0]._get(i))]
 
     def _get(self, i: int) -> Any:
-        return self._item(i, self._sources[0]._get(i))
+        return self._selected(i, self._sources[0]._get(i))
 
-    def _item(self, i: int, selected: Any) -> Any:
+    def _selected(self, i: int, selected: Any) -> Any:
         try:
             return self._sources[self._choose(i, selected)]._get(i)
         except EndOfSequence as end:
@@ -143,7 +143,7 @@ class Case(SideBySide):
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         if any(source._n is UNKNOWN for source in self._sources):
-            return super()._getmany(indices)
+            return View._getmany(self, indices)
         wanted = as_list(indices)
         selected = self._sources[0]._getmany(indices)
         chosen = [self._choose(i, which) for i, which in zip(wanted, selected, strict=True)]
@@ -158,7 +158,7 @@ class Case(SideBySide):
 
         def read(i: int) -> Any:
             for selected in selector:
-                return self._item(i, selected)
+                return self._selected(i, selected)
             raise self._too_short(i)
 
         return surviving(self, plan, read)

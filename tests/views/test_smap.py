@@ -86,10 +86,10 @@ def test_an_error_in_a_chain_of_several_sequences_names_the_map_and_its_inputs()
         with pytest.raises(sk.EvaluationError, match=r"smap\[3\] failed: ValueError: bad 3") as caught:
             read()
         assert (caught.value.view, caught.value.index) == (failing, 3)
-        assert caught.value.inputs() == [3, "y"]
+        assert caught.value.inputs() == [(3, "y")]
     with pytest.raises(sk.EvaluationError) as caught:
         outer[3]
-    assert caught.value.path == ((outer, 3), (failing, 3))
+    assert [(view._name, i) for view, i in caught.value.path] == [("smap", 3), ("zip", 3), ("smap", 3)]
 
 
 @errors

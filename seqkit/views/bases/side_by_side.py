@@ -1,8 +1,8 @@
-"""`SideBySide`: the base of views that read several sources side by side."""
+"""`SideBySide`: the rows of several sources, which `smap`, `collate`, `case` and `switch` are made of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from ...core.errors import EndOfSequence
@@ -11,7 +11,7 @@ from ...core.iteration import surviving
 from ...core.lengths import UNBOUNDED, UNKNOWN, Length, Unsized
 from ...core.view import View
 
-__all__ = ["SideBySide", "Zip", "common_length"]
+__all__ = ["SideBySide", "Zip"]
 
 Zip = Literal["strict", "shortest"]
 
@@ -19,15 +19,33 @@ Zip = Literal["strict", "shortest"]
 class SideBySide(View[Any]):
     """A view whose item i is made of item i of each source. It ends where the first source ends.
 
-    A source of unknown length makes the length of the view unknown.
+    A source of unknown length makes the length of the view unknown. Errors about lengths name the function
+    `who`.
     """
 
-    def __init__(self, sources: tuple[View[Any], ...], zip: Zip = "strict") -> None:
+    def __init__(self, sources: tuple[View[Any], ...], zip: Zip = "strict", who: str = "") -> None:
         super().__init__(sources)
         self._zip: Zip = zip
+        self._who = who or self._name
 
     def _length(self) -> Length:
-        return common_length(self._sources, self._zip, self._name)
+        lengths = [source._n for source in self._sources]
+        known = [n for n in lengths if not isinstance(n, Unsized)]
+        if self._zip == "strict" and len(set(known)) > 1:
+            raise ValueError(
+                f"{self._who}: the sequences must have one length, got {', '.join(map(str, known))}"
+            )
+        return UNKNOWN if any(n is UNKNOWN for n in lengths) else min(known, default=UNBOUNDED)
+
+    def _item(self, row: Sequence[Any]) -> Any:
+        """Return the item that a row makes."""
+        return tuple(row)
+
+    def _get(self, i: int) -> Any:
+        return self._item(self._row(i))
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        return list(map(self._item, zip(*self._columns(indices), strict=True)))
 
     def _row(self, i: int) -> list[Any]:
         """Return item `i` of each source."""
@@ -43,10 +61,9 @@ class SideBySide(View[Any]):
             return list(zip(*rows, strict=True)) if rows else [[] for _ in self._sources]
         return [source._getmany(indices) for source in self._sources]
 
-    def _rows(self, plan: Plan, make: Callable[[int, list[Any]], Any]) -> Iterator[Any]:
-        """Iterate ``make(i, [an item of each source])`` over a plan."""
+    def _iter(self, plan: Plan) -> Iterator[Any]:
         if self._n is UNKNOWN and not isinstance(plan, Endless):
-            return surviving(self, plan, lambda i: make(i, self._row(i)))
+            return super()._iter(plan)
         plans = [source._plan() if isinstance(plan, Endless) else plan for source in self._sources]
         iterators = [source._iter(own) for source, own in zip(self._sources, plans, strict=True)]
 
@@ -61,7 +78,7 @@ class SideBySide(View[Any]):
             if len(row) < len(iterators):
                 self._check_ends(i, len(row), iterators)
                 raise EndOfSequence(f"the sequence ends before index {i}")
-            return make(i, row)
+            return self._item(row)
 
         return surviving(self, plan, read)
 
@@ -74,18 +91,15 @@ class SideBySide(View[Any]):
             if has_more and (which < ended or _step_over(iterators[which])):
                 iterators[:] = [iter(()) for _ in iterators]  # the error is raised once
                 raise ValueError(
-                    f"{self._name}: the sequences must have one length, but sequence {ended} ends after"
+                    f"{self._who}: the sequences must have one length, but sequence {ended} ends after"
                     f" {i} items and sequence {which} does not. Cut it with .head({i})."
                 )
 
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return SideBySide(sources, self._zip, self._who)
 
-def common_length(sources: Sequence[View[Any]], zip: Zip, who: str) -> Length:
-    """Return the length of views that are read side by side, or refuse different lengths."""
-    lengths = [source._n for source in sources]
-    known = [n for n in lengths if not isinstance(n, Unsized)]
-    if zip == "strict" and len(set(known)) > 1:
-        raise ValueError(f"{who}: the sequences must have one length, got {', '.join(map(str, known))}")
-    return UNKNOWN if any(n is UNKNOWN for n in lengths) else min(known, default=UNBOUNDED)
+
+SideBySide._name = "zip"
 
 
 def _step_over(iterator: Iterator[Any]) -> bool:
