@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
 from ..core.adapters import recognise
 from ..core.arguments import int_at_least
-from ..core.errors import EndOfSequence, fail
-from ..core.indices import Endless, IndexArray, Indices, Plan, Translated, as_array, as_list
-from ..core.iteration import surviving
+from ..core.errors import fail
+from ..core.indices import Endless, IndexArray, Indices, Plan, as_array
 from ..core.lengths import Unsized, has_length, is_measured, needed_length, sized
 from ..core.once import Deferred
 from ..core.source import as_view, owned
 from ..core.values import values_of
 from ..core.view import Indexable, T, View
 from .bases.forwards import read_forwards
-from .bases.groups import Group, Kept
+from .bases.groups import Group, ItemsOfGroups, Kept
 from .bases.scanned import END, Scan, Scanned
 
 __all__ = ["Flatten", "flatten"]
@@ -127,7 +125,7 @@ class FlattenScan(Scan):
         return self.view._measured(self.lengths)  # type: ignore[no-any-return]
 
 
-class Flatten(Scanned[Any]):
+class Flatten(Scanned[Any], ItemsOfGroups):
     """The view that `flatten` returns. A second source has the lengths of the sequences in the first one.
 
     The end of a sequence is the index after its last item.
@@ -158,7 +156,7 @@ class Flatten(Scanned[Any]):
         return found.ends
 
     @property
-    def _kept(self) -> Kept:
+    def _kept(self) -> Kept:  # type: ignore[override]
         found: Extents = self._scanned()
         return found.kept
 
@@ -189,66 +187,32 @@ class Flatten(Scanned[Any]):
         except Exception as error:
             fail(self, which, error, f"measuring item {which} of the sequence")
 
-    def _which(self, block: Indices) -> IndexArray:
-        """Return the number of the sequence of each item."""
-        return np.searchsorted(self._ends, as_array(block), side="right")
+    def _which(self, i: int) -> int:
+        return int(self._ends.searchsorted(i, "right"))
 
-    def _start(self, which: int) -> int:
-        return int(self._ends[which - 1]) if which else 0
+    def _whiches(self, indices: Indices) -> IndexArray:
+        return np.searchsorted(self._ends, as_array(indices), side="right")
 
-    def _pick(self, i: int, group: Group) -> Any:
-        """Return item `i` of its sequence, after checking the length of the sequence."""
-        try:
-            if group.size < 0:
-                start = self._start(group.number)
-                group.check(int(self._ends[group.number]) - start, "flatten: sequence", start)
-            return group.pick(i)
-        except Exception as error:
-            fail(self, i, error)
+    def _check_group(self, group: Group) -> None:
+        start = int(self._ends[group.number - 1]) if group.number else 0
+        group.check(int(self._ends[group.number]) - start, "flatten: sequence", start)
+
+    def _are_full(self, first: int, last: int) -> bool:
+        return last - first < 2 or bool(np.diff(self._ends[first:last]).all())
 
     def _get(self, i: int) -> Any:
-        if self._is_unsized:
-            return read_forwards(self, i)
-        return self._pick(i, self._kept.read(int(self._ends.searchsorted(i, "right"))))
+        return read_forwards(self, i) if self._is_unsized else ItemsOfGroups._get(self, i)
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
-        if self._is_unsized or not len(indices):
-            return super()._getmany(indices)
-        wanted, which = as_list(indices), as_list(self._which(indices))
-        groups = self._kept.read_many(sorted(set(which)), which[-1])
-        return [self._pick(i, groups[number]) for i, number in zip(wanted, which, strict=True)]
+        return (View if self._is_unsized else ItemsOfGroups)._getmany(self, indices)
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        """Read each sequence once for all its consecutive items in the plan."""
         if isinstance(plan, Endless) and self._streams:
             return self._stream()
-        if self._is_unsized:
-            return super()._iter(plan)
-        groups = self._kept.iterate(self._outer_plan(plan))
-        numbers = iter(Translated(plan, self._which))
-
-        def read(i: int) -> Any:
-            number = next(numbers)
-            try:
-                group = groups.read(number)
-            except EndOfSequence as end:  # which is not the end of this view
-                fail(self, i, end)
-            return self._pick(i, group)
-
-        return surviving(self, plan, read)
-
-    def _outer_plan(self, plan: Plan) -> Plan:
-        if isinstance(plan, range) and plan.step == 1 and plan:
-            first, last = self._which([plan[0], plan[-1]]).tolist()
-            if last - first < 2 or np.diff(self._ends[first:last]).all():
-                return range(first, last + 1)
-        return _Changes(Translated(plan, self._which))
+        return (View if self._is_unsized else ItemsOfGroups)._iter(self, plan)
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        return ((self._sources[0], (int(self._which([i])[0]),)),) if self._found.known else ()
-
-    def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        return ()  # one item of the source serves many items, of which any may come first
+        return ItemsOfGroups._parts(self, i) if self._found.known else ()
 
     def _ordered(self, items: bool) -> tuple[Any, ...]:
         return (self._most,)
@@ -261,13 +225,3 @@ class Flatten(Scanned[Any]):
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return sources if self._most is None else [*sources, f"most={self._most}"]
-
-
-class _Changes:
-    """A plan without immediate repeats of an index."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-
-    def __iter__(self) -> Iterator[int]:
-        return (i for i, _ in groupby(self.plan))

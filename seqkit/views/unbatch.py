@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ..core.arguments import optional_int, positive_int
-from ..core.errors import EndOfSequence, fail
-from ..core.indices import Endless, Indices, Plan, as_list
-from ..core.iteration import surviving
+from ..core.errors import EndOfSequence
+from ..core.indices import IndexArray, Indices, as_array
 from ..core.lengths import UNKNOWN, Length, Unsized, is_measured, sized
 from ..core.once import Deferred
 from ..core.source import as_view
 from ..core.view import Indexable, T, View
-from .bases.groups import Group, Kept
+from .bases.groups import Group, ItemsOfGroups, Kept
 
 __all__ = ["Unbatch", "unbatch"]
 
@@ -69,7 +67,7 @@ def unbatch(
     return sized(Unbatch(as_view(sequence, "unbatch"), batch_size, last_batch_size))
 
 
-class Unbatch(View[Any]):
+class Unbatch(ItemsOfGroups):
     """The view that `unbatch` returns."""
 
     def __init__(self, source: View[Any], batch_size: int, last_batch_size: int | None) -> None:
@@ -118,49 +116,15 @@ class Unbatch(View[Any]):
             return True
         return False
 
-    def _pick(self, i: int, group: Group) -> Any:
-        """Return item `i` of its batch."""
-        try:
-            if group.size < 0:
-                start = group.number * self._batch_size
-                group.check(self._size(group.number, group.items), "unbatch: batch", start)
-            if i - group.start >= group.size:
-                raise EndOfSequence(f"the sequence ends before index {i}")
-            return group.pick(i)
-        except EndOfSequence:
-            raise
-        except Exception as error:
-            fail(self, i, error)
+    def _which(self, i: int) -> int:
+        return i // self._batch_size
 
-    def _get(self, i: int) -> Any:
-        return self._pick(i, self._kept.read(i // self._batch_size))
+    def _whiches(self, indices: Indices) -> IndexArray:
+        return as_array(indices) // self._batch_size
 
-    def _getmany(self, indices: Indices) -> Sequence[Any]:
-        wanted = as_list(indices)
-        numbers = [i // self._batch_size for i in wanted]
-        if not numbers:
-            return []
-        groups = self._kept.read_many(list(dict.fromkeys(numbers)), numbers[-1])
-        return [self._pick(i, groups[number]) for i, number in zip(wanted, numbers, strict=True)]
-
-    def _iter(self, plan: Plan) -> Iterator[Any]:
-        if isinstance(plan, Endless):
-            return self._stream(plan, plan)
-        if isinstance(plan, range) and plan.step == 1 and plan:
-            first, last = plan[0] // self._batch_size, plan[-1] // self._batch_size
-            return self._stream(plan, range(first, last + 1))
-        return super()._iter(plan)
-
-    def _stream(self, plan: Plan, batch_plan: Plan) -> Iterator[Any]:
-        """Read each batch once. If that fails, each of its items fails."""
-        groups = self._kept.iterate(batch_plan)
-        return surviving(self, plan, lambda i: self._pick(i, groups.read(i // self._batch_size)))
-
-    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        return ((self._sources[0], (i // self._batch_size,)),)
-
-    def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        return ()  # one item of the source serves many items, of which any may come first
+    def _check_group(self, group: Group) -> None:
+        size = self._size(group.number, group.items)
+        group.check(size, "unbatch: batch", group.number * self._batch_size)
 
     def _head(self, n: int) -> View[Any]:
         batches, least = self._sources[0]._known, -(-n // self._batch_size)

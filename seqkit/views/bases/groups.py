@@ -1,23 +1,28 @@
-"""`Groups`: the groups of a sequence of groups, such as files, each read once for successive items."""
+"""`ItemsOfGroups`: the base of views of the items of groups, each of which is read once for successive items.
+
+A group is an item of the first source, such as a file.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby, islice
 from typing import Any
 
 import numpy as np
 
 from ...core.adapters import recognise
-from ...core.errors import EndOfSequence
-from ...core.indices import Plan, each
+from ...core.errors import EndOfSequence, fail
+from ...core.indices import Endless, IndexArray, Indices, Plan, Translated, as_list, each
+from ...core.iteration import surviving
+from ...core.lengths import UNKNOWN
 from ...core.source import PLAIN, Source, owned
 from ...core.view import View
 from ...core.worker import get_worker_info
 
-__all__ = ["Group", "Groups", "Kept"]
+__all__ = ["Group", "Groups", "ItemsOfGroups", "Kept"]
 
 
 class Group:
@@ -186,3 +191,87 @@ class Groups:
             assert self._failure is not None
             raise self._failure
         return self._group
+
+
+class ItemsOfGroups(View[Any]):
+    """A view whose item i is an item of the group number ``_which(i)``."""
+
+    _kept: Kept
+
+    def _which(self, i: int) -> int:
+        """Return the number of the group of item `i`."""
+        raise NotImplementedError
+
+    def _whiches(self, indices: Indices) -> IndexArray:
+        """Return the numbers of the groups of a batch of items."""
+        raise NotImplementedError
+
+    def _check_group(self, group: Group) -> None:
+        """Call `Group.check` with the size that a group must have."""
+        raise NotImplementedError
+
+    def _are_full(self, first: int, last: int) -> bool:
+        """Has each group from number `first` to number `last` an item?"""
+        return True
+
+    def _pick(self, i: int, group: Group) -> Any:
+        try:
+            if group.size < 0:
+                self._check_group(group)
+            if i < group.start + group.size:
+                return group.pick(i)
+        except Exception as error:
+            fail(self, i, error)
+        raise EndOfSequence(f"the sequence ends before index {i}")
+
+    def _get(self, i: int) -> Any:
+        return self._pick(i, self._kept.read(self._which(i)))
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        wanted, numbers = as_list(indices), as_list(self._whiches(indices))
+        if not wanted:
+            return []
+        groups = self._kept.read_many(sorted(set(numbers)), numbers[-1])
+        return [self._pick(i, groups[number]) for i, number in zip(wanted, numbers, strict=True)]
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        """Read each group once for all its consecutive items in the plan. If that fails, each item fails."""
+        groups = self._kept.iterate(self._plan_of_groups(plan))
+        numbers = iter(Translated(plan, self._whiches))
+
+        def read(i: int) -> Any:
+            number = next(numbers)
+            try:
+                group = groups.read(number)
+            except EndOfSequence as end:
+                if self._n is UNKNOWN:
+                    raise
+                fail(self, i, end)  # it is not the end of this view
+            return self._pick(i, group)
+
+        return surviving(self, plan, read)
+
+    def _plan_of_groups(self, plan: Plan) -> Plan:
+        if isinstance(plan, Endless):
+            return plan
+        if isinstance(plan, range) and plan.step == 1 and plan:
+            first, last = self._which(plan[0]), self._which(plan[-1])
+            if self._are_full(first, last):
+                return range(first, last + 1)
+        return _Changes(Translated(plan, self._whiches))
+
+    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return ((self._sources[0], (self._which(i),)),)
+
+    def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return ()  # one item of the source serves many items, of which any may come first
+
+
+class _Changes:
+    """A plan without immediate repeats of an index."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    def __iter__(self) -> Iterator[int]:
+        return (i for i, _ in groupby(self.plan))
