@@ -12,9 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import seqkit as sk
 from seqkit.core.randomness import item_generator, node_key
-from seqkit.testing import strategies
 from seqkit.testing.reading import pick
 from seqkit.testing.subject import close, expect
+from tests import strategies
 
 from .registry import chunks, dealt, mixed, shuffled, windows
 

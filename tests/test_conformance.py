@@ -15,9 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import seqkit as sk
-from seqkit.testing import check_view, strategies
+from seqkit.testing import check_view
 from seqkit.testing.reading import pick
 from seqkit.testing.subject import close, expect, forms, refused
+from tests import strategies
 
 from .registry import CASES, Case
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -258,9 +256,3 @@ def test_the_other_sources_fail_count_and_end_as_they_say() -> None:
     assert counting.reads == {0: 1, 1: 1}
     with pytest.raises(IndexError):
         UnsizedSource("ab")[2]
-
-
-def test_hypothesis_is_imported_only_for_its_strategies() -> None:
-    code = "import sys, seqkit.testing; print('hypothesis' in sys.modules)"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.split() == ["False"]

@@ -4,8 +4,7 @@
 >>> check_view(lambda source: sk.smap(str, source), lambda items: [str(x) for x in items])
 
 Each law is a short function, named after its claim, in `reading`, `laziness`, `failing`, `writing` or
-`copying`. The sources used by the laws are useful in other tests too. `seqkit.testing.strategies` has
-Hypothesis strategies for keys, index batches and plans.
+`copying`. The sources used by the laws are useful in other tests too.
 """
 
 from ..core.lazy import public_names

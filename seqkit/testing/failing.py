@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from ..core.errors import EvaluationError, errstate
 from ..core.expression import walk
 from ..core.view import View
 from .reading import OPTIONAL_HOOKS, hidden
-from .sources import FailingSource, TwoArgumentsError, UnsizedSource, two_arguments
+from .sources import FailingSource, TwoArgumentsError, UnsizedSource
 from .subject import Subject, expect, needed, refused
 
 __all__ = ["LAWS", "Failure", "by_index", "by_iteration"]
 
-_ERRORS: tuple[tuple[type[Exception], Callable[[str], Exception]], ...] = (
-    (IndexError, IndexError),
-    (StopIteration, StopIteration),
-    (KeyError, KeyError),
-    (TwoArgumentsError, two_arguments),
-)
+_ERRORS: tuple[type[Exception], ...] = (IndexError, StopIteration, KeyError, TwoArgumentsError)
 
 
 @dataclass(frozen=True)
@@ -65,46 +61,37 @@ def _outcome(read: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def failures_concern_their_items_only(subject: Subject) -> None:
-    for kind, make, failing in _grid(subject):
-        with subject.view(FailingSource(subject.items, failing, make)) as view:
-            if _length(subject, view) is None:
-                continue
-            found = by_index(view)
-            expected = subject.expected
-            for i, outcome in enumerate(found):
-                if _touches(view, i, failing):
-                    expect(f"view[{i}]", isinstance(outcome, Failure), True)
-                    expect(f"the error of view[{i}]", _is_of(outcome, kind), True)
-                else:
-                    expect(f"view[{i}] beside failing items", outcome, expected[i])
+    for view, kind, failing in _failing_views(subject):
+        found = by_index(view)
+        expected = subject.expected
+        for i, outcome in enumerate(found):
+            if _touches(view, i, failing):
+                expect(f"view[{i}]", isinstance(outcome, Failure), True)
+                expect(f"the error of view[{i}]", _is_of(outcome, kind), True)
+            else:
+                expect(f"view[{i}] beside failing items", outcome, expected[i])
 
 
 def iteration_goes_on_behind_failures(subject: Subject) -> None:
-    for _, make, failing in _grid(subject):
-        with subject.view(FailingSource(subject.items, failing, make)) as view:
-            if _length(subject, view) is None:
-                continue
-            found = by_index(view)
-            name = f"with items {sorted(failing)} failing, "
-            expect(name + "iter(view)", by_iteration(iter(view), len(found) + 9), found)
-            expect(name + "reversed(view)", by_iteration(reversed(view), len(found) + 9), found[::-1])
-            order = [*[*range(len(found))][::-2], *range(len(found))]
-            expect(name + "a plan", by_iteration(view._iter(order)), [found[i] for i in order])
-            for hook in OPTIONAL_HOOKS[: 0 if subject.ahead else None]:
-                plain = hidden(view, [hook])
-                expect(name + f"iter(view) without {hook}", by_iteration(iter(plain)), found)
+    for view, _, failing in _failing_views(subject):
+        found = by_index(view)
+        name = f"with items {sorted(failing)} failing, "
+        expect(name + "iter(view)", by_iteration(iter(view), len(found) + 9), found)
+        expect(name + "reversed(view)", by_iteration(reversed(view), len(found) + 9), found[::-1])
+        order = [*[*range(len(found))][::-2], *range(len(found))]
+        expect(name + "a plan", by_iteration(view._iter(order)), [found[i] for i in order])
+        for hook in OPTIONAL_HOOKS[: 0 if subject.ahead else None]:
+            plain = hidden(view, [hook])
+            expect(name + f"iter(view) without {hook}", by_iteration(iter(plain)), found)
 
 
 def errors_name_their_items(subject: Subject) -> None:
-    for kind, make, failing in _grid(subject):
-        with subject.view(FailingSource(subject.items, failing, make)) as view:
-            if _length(subject, view) is None:
-                continue
-            for i in range(len(view)):
-                if _touches(view, i, failing):
-                    error = refused(f"view[{i}]", EvaluationError, view.__getitem__, i)
-                    assert isinstance(error, EvaluationError)
-                    _expect_names(error, view, i, kind)
+    for view, kind, failing in _failing_views(subject):
+        for i in range(len(view)):
+            if _touches(view, i, failing):
+                error = refused(f"view[{i}]", EvaluationError, view.__getitem__, i)
+                assert isinstance(error, EvaluationError)
+                _expect_names(error, view, i, kind)
 
 
 def _expect_names(error: EvaluationError, view: View[Any], i: int, kind: type[Exception]) -> None:
@@ -115,17 +102,18 @@ def _expect_names(error: EvaluationError, view: View[Any], i: int, kind: type[Ex
 
 
 def batched_reads_fail_if_an_item_does(subject: Subject) -> None:
-    for _, make, failing in _grid(subject):
-        with subject.view(FailingSource(subject.items, failing, make)) as view:
-            n = _length(subject, view)
-            if n and any(_touches(view, i, failing) for i in range(n)):
-                refused("view._getmany(…)", EvaluationError, view._getmany, range(n))
+    for view, _, failing in _failing_views(subject):
+        n = len(view)
+        if any(_touches(view, i, failing) for i in range(n)):
+            refused("view._getmany(…)", EvaluationError, view._getmany, range(n))
 
 
 def passed_through_errors_are_the_original_ones(subject: Subject) -> None:
-    for kind, make, failing in _grid(subject):
-        with errstate("passthrough"), subject.view(FailingSource(subject.items, failing, make)) as view:
-            if subject.length_reads or (subject.ahead and kind is TwoArgumentsError):
+    if subject.length_reads:
+        return
+    with errstate("passthrough"):
+        for view, kind, failing in _failing_views(subject):
+            if subject.ahead and kind is TwoArgumentsError:
                 continue  # it cannot be unpickled in another process
             found, again = by_index(view), by_iteration(iter(view))
             expect("items and errors of iter(view)", len(again), len(found))
@@ -151,8 +139,11 @@ def sources_without_length_give_the_same_items(subject: Subject) -> None:
         return  # this view needs a length
 
 
-def _grid(subject: Subject) -> Iterator[tuple[type[Exception], Callable[[str], Exception], Collection[int]]]:
-    """Yield errors, each with the items of the source that raise it: one, two neighbours, all."""
+def _failing_views(subject: Subject) -> Iterator[tuple[View[Any], type[Exception], Collection[int]]]:
+    """Yield views of sources that fail, with the error and the items that raise it: one, two neighbours, all.
+
+    A view is left out if finding its length reads an item that fails.
+    """
     n = len(subject.items)
     sets: list[Collection[int]] = [*({j} for j in range(n)), *({j, j + 1} for j in range(n - 1))]
     if subject.ahead:
@@ -160,19 +151,15 @@ def _grid(subject: Subject) -> Iterator[tuple[type[Exception], Callable[[str], E
     sets = sets[:: 1 + len(sets) // 16]  # a sample for long sources
     if n:
         sets.append(range(n))
-    for kind, make in _ERRORS:
-        for failing in sets:
-            yield kind, make, failing
-
-
-def _length(subject: Subject, view: View[Any]) -> int | None:
-    """Return the length, or None if an item that must be read to find it fails."""
-    try:
-        return len(view)
-    except EvaluationError:
-        if subject.length_reads:
-            return None
-        raise
+    for kind, failing in product(_ERRORS, sets):
+        with subject.view(FailingSource(subject.items, failing, kind)) as view:
+            try:
+                len(view)
+            except EvaluationError:
+                if not subject.length_reads:
+                    raise
+                continue
+            yield view, kind, failing
 
 
 def _touches(view: View[Any], i: int, failing: Collection[int]) -> bool:

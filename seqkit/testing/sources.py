@@ -13,7 +13,6 @@ __all__ = [
     "NarrowSource",
     "TwoArgumentsError",
     "UnsizedSource",
-    "two_arguments",
 ]
 
 
@@ -121,16 +120,11 @@ class UnsizedSource:
 
 
 class TwoArgumentsError(Exception):
-    """An exception that pickles, and then cannot be rebuilt from its one ``args``."""
+    """An exception that pickles, and then cannot be rebuilt, because its ``args`` are two.
 
-    def __init__(self, what: str, where: str) -> None:
-        super().__init__(f"{what} of {where}")
-
-
-def two_arguments(text: str) -> TwoArgumentsError:
-    """Make one from a text, as the other exceptions are.
-
-    >>> two_arguments("item 3")
-    TwoArgumentsError('item 3 of source')
+    >>> TwoArgumentsError("item 3")
+    TwoArgumentsError('item 3', 'again')
     """
-    return TwoArgumentsError(text, "source")
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, "again")

@@ -11,11 +11,13 @@ import pytest
 import seqkit as sk
 from seqkit.testing import FailingSource, UnsizedSource
 from seqkit.testing.failing import Failure, by_iteration
-from seqkit.testing.sources import two_arguments
+from seqkit.testing.sources import TwoArgumentsError
 
 from ..helpers import FailsAt, Naturals, agree_after_errors, past_errors
 
-errors = pytest.mark.parametrize("error", [ValueError, IndexError, StopIteration, KeyError, two_arguments])
+errors = pytest.mark.parametrize(
+    "error", [ValueError, IndexError, StopIteration, KeyError, TwoArgumentsError]
+)
 
 
 def test_sequences_of_different_lengths_are_refused_by_default() -> None:

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for keys, index batches and plans; needs Hypothesis (``seqkit[testing]``)."""
+"""Hypothesis strategies for keys, index batches and plans."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from ..core.indices import Expanded, Plan, Translated, as_array
+from seqkit.core.indices import Expanded, Plan, Translated, as_array
 
 __all__ = ["index_batches", "indices", "masks", "plans", "selections", "slices"]
 
