@@ -64,7 +64,7 @@ CORE: dict[str, set[str]] = {
     "worker": {"once"},
     "indices": {"lengths", "plain"},
     "lazy": {"tracebacks"},
-    "adapters": {"lazy"},
+    "adapters": {"arguments", "lazy"},
     "chaining": {"lazy", "tracebacks"},
     "errors": {"lazy", "tracebacks"},
     "progress": {"errors", "lazy"},
