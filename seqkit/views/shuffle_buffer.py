@@ -18,7 +18,7 @@ from ..core.randomness import as_seed
 from ..core.source import as_view
 from ..core.view import Indexable, T, View
 from .bases.columns import selected
-from .bases.forwards import Failed, outcomes, read_forwards
+from .bases.forwards import FailedItem, outcomes, read_forwards
 from .bases.passes import Passes
 from .bases.random import Random
 from .bases.selection import Selection
@@ -125,7 +125,7 @@ class ShuffleBuffer(Selection, Random):
 
         def read(i: int) -> Any:
             for item in items:
-                if isinstance(item, Failed):
+                if isinstance(item, FailedItem):
                     raise item.error
                 return item
             raise EndOfSequence(f"the sequence ends before index {i}")

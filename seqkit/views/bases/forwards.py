@@ -11,7 +11,7 @@ from ...core.errors import EndOfSequence, fail
 from ...core.view import View
 from .passes import Passes, Stopped
 
-__all__ = ["Failed", "outcomes", "read_forwards"]
+__all__ = ["FailedItem", "outcomes", "read_forwards"]
 
 
 def read_forwards(view: Any, i: int) -> Any:
@@ -31,7 +31,7 @@ def read_forwards(view: Any, i: int) -> Any:
     elif passes.pid != os.getpid():
         passes = view._forwards = passes.after_fork()
     found = passes.read(i)
-    if isinstance(found, Failed):
+    if isinstance(found, FailedItem):
         raise found.error
     if isinstance(found, Stopped):
         if found.error is not None:
@@ -40,7 +40,7 @@ def read_forwards(view: Any, i: int) -> Any:
     return found
 
 
-class Failed:
+class FailedItem:
     """An item that failed, in the place of the item."""
 
     def __init__(self, error: Exception) -> None:
@@ -48,11 +48,11 @@ class Failed:
 
 
 def outcomes(view: View[Any]) -> Iterator[Any]:
-    """Yield the items of a view, and a `Failed` for each item that fails."""
+    """Yield the items of a view, and a `FailedItem` for each item that fails."""
     items = view._iter(view._plan())
     while True:
         try:
             yield from items
             return
         except Exception as error:
-            yield Failed(error)
+            yield FailedItem(error)
