@@ -179,10 +179,13 @@ class AddCache(View[T]):
     def _get(self, i: int) -> Any:
         item = self.kept.get(i)
         if item is ABSENT:
-            with self.kept.computing([i], wait=True):
+            ours = self.kept.begin([i], wait=True)
+            try:
                 item = self.kept.get(i)  # another thread may have computed it since
                 if item is ABSENT:
                     item = self._compute(i)
+            finally:
+                self.kept.end(ours)
         return item
 
     def _compute(self, i: int) -> Any:
@@ -211,7 +214,8 @@ class AddCache(View[T]):
 
     def _compute_many(self, indices: list[int]) -> dict[int, Any]:
         """Return the items that no other thread is computing, with one read."""
-        with self.kept.computing(indices, wait=False) as ours:
+        ours = self.kept.begin(indices, wait=False)
+        try:
             changes = self.kept.changes
             found = {i: self.kept.get(i) for i in ours}
             found |= {i: self._load(i) for i, item in found.items() if item is ABSENT}
@@ -225,7 +229,9 @@ class AddCache(View[T]):
                     self._save(i, found[i])
             for i, item in found.items():
                 self.kept.put(i, item, changes)
-        return found
+            return found
+        finally:
+            self.kept.end(ours)
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
         if not (self._reads_ahead and ends(plan)):

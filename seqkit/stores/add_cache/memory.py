@@ -7,8 +7,7 @@ import sys
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from .directory import ABSENT
@@ -114,26 +113,26 @@ class CacheMemory:
         with self._lock:
             return self._most > 0 and i in self._mapping
 
-    @contextmanager
-    def computing(self, indices: Iterable[int], wait: bool) -> Iterator[list[int]]:
-        """Hold the locks of the items that this thread computes, and yield their indices.
+    def begin(self, indices: Iterable[int], wait: bool) -> dict[int, Any]:
+        """Return the locks of the items that this thread computes, by index, for `end`.
 
         With `wait`, wait for other threads that compute them. A thread that has locks of this cache already
         never waits, because the other thread may be waiting for it.
         """
-        ours = []
-        with ExitStack() as held:
-            for i in indices:
-                with self._lock:
-                    lock = self._locks.setdefault(i, threading.RLock())
-                if lock.acquire(blocking=wait and not self._nesting.depth):
-                    held.callback(lock.release)
-                    ours.append(i)
-            self._nesting.depth += 1
-            try:
-                yield ours
-            finally:
-                self._nesting.depth -= 1
+        ours = {}
+        for i in indices:
+            with self._lock:
+                lock = self._locks.setdefault(i, threading.RLock())
+            if lock.acquire(blocking=wait and not self._nesting.depth):
+                ours[i] = lock
+        self._nesting.depth += 1
+        return ours
+
+    def end(self, ours: dict[int, Any]) -> None:
+        """Release the locks that `begin` returned."""
+        self._nesting.depth -= 1
+        for lock in ours.values():
+            lock.release()
 
     def get(self, i: int) -> Any:
         """Return an item, or `ABSENT`."""
