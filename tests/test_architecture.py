@@ -147,7 +147,7 @@ BUDGETS = {
     "observe": 2648,
     "samplers": 1103,
     "sources": 1778,
-    "stores": 1284,
+    "stores": 1287,
     "streams": 1158,
     "testing": 700,
     "torch": 159,
