@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Iterator, Mapping
-from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -103,12 +102,7 @@ def _checked(name: str, value: Any) -> Any:
 def _check_dataset(value: Any, who: str) -> None:
     refuse_set(value, who)
     if isinstance(value, type) or not (hasattr(value, "__getitem__") or hasattr(value, "__iter__")):
-        got = type(value).__name__
-        if isinstance(value, type):
-            got = f"the class {value.__name__}. Pass an instance: {value.__name__}(...)"
-        elif isinstance(value, PurePath):
-            got += ". Read it first: seqkit.read(path)"
-        raise TypeError(f"{who} should be indexable by [i], or iterable, but got {got}")
+        raise TypeError(f"{who} should be an object that is indexable by [i], or iterable, but got {value!r}")
 
 
 def _is_context(value: Any) -> bool:

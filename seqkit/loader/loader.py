@@ -254,20 +254,22 @@ class DataLoader(Displayed, Generic[Batch]):
         self.__shown: tuple[int, View[Any]] | None = None  # the epoch and the view that were shown last
         self.__latest: Position | None = None
 
-    @hiding_frames()
     def __setattr__(self, name: str, value: Any) -> None:
         options = vars(self).get("_DataLoader__options")
         if options is None or name not in vars(options):
             super().__setattr__(name, value)
-        elif name in _FROZEN:
-            raise ValueError(
-                f"{type(self).__name__}: {name} attribute should not be set after DataLoader is initialized"
-            )
-        elif name != "collate_fn":
-            self.__take({**vars(options), name: value}, is_same=name not in _OF_THE_ORDER)
-        elif value is not self.collate_fn:
-            value = value.collate_fn if isinstance(value, Composed) else value
-            self.__take({**vars(options), name: value, "batchify_fn": None}, is_same=True)
+            return
+        with hiding_frames():
+            if name in _FROZEN:
+                raise ValueError(
+                    f"{type(self).__name__}: {name} attribute should not be set after DataLoader is"
+                    " initialized"
+                )
+            if name != "collate_fn":
+                self.__take({**vars(options), name: value}, is_same=name not in _OF_THE_ORDER)
+            elif value is not self.collate_fn:
+                value = value.collate_fn if isinstance(value, Composed) else value
+                self.__take({**vars(options), name: value, "batchify_fn": None}, is_same=True)
 
     def __take(self, given: dict[str, Any], is_same: bool = False) -> None:
         """Use these arguments from the next epoch that starts workers on."""

@@ -228,7 +228,7 @@ class NestedSampler(Sampler):
     @property
     def order(self) -> View[Any] | None:
         """The indices of epoch 0 as a view, or None if the inner sampler must be iterated to find out."""
-        return self.at_epoch(0)
+        return NestedSampler.at_epoch(self, 0)  # the whole of it, also after a resume
 
     def at_epoch(self, epoch: int) -> View[Any] | None:
         """Return the indices of an epoch as a view, or None if the inner sampler must be iterated."""

@@ -91,11 +91,6 @@ class ShardedSampler(NestedSampler):
     def _over(self, order: Any) -> View[Any]:
         return shard(order, self.rank, self.num_replicas, self.contiguous, even=self.even)
 
-    @property
-    def order(self) -> View[Any] | None:
-        """The share of epoch 0 as a view, or None if a sampler inside must be iterated to find out."""
-        return super().at_epoch(0)
-
     def at_epoch(self, epoch: int) -> View[Any] | None:
         """Return this process's share of an epoch as a view; of a resumed epoch, that of the rest.
 
