@@ -201,6 +201,33 @@ def test_a_stream_of_hugging_face_resumes_exactly(shuffles: bool) -> None:
     assert [numbers(other), numbers(other)] == [numbers(batches), numbers(loader)]
 
 
+@pytest.mark.parametrize("combine", ["concatenate_datasets", "interleave_datasets"])
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("read", [3, 5])
+def test_shuffled_streams_of_hugging_face_that_are_combined_resume_exactly(
+    combine: str, workers: int, read: int
+) -> None:
+    datasets = pytest.importorskip("datasets")
+
+    def stream(first: int, seed: int) -> Any:
+        table = datasets.Dataset.from_dict({"x": list(range(first, first + 12))})
+        return table.to_iterable_dataset(num_shards=2).shuffle(seed=seed, buffer_size=4)
+
+    def build() -> Any:
+        both = getattr(datasets, combine)([stream(0, 1), stream(100, 2)])
+        return sk.DataLoader(both, 2, num_workers=workers, method="thread")
+
+    def numbers(batches: Any) -> list[Any]:
+        return [batch["x"].tolist() for batch in batches]
+
+    with build() as loader, build() as first, build() as second:
+        expected = numbers(loader)
+        batches = iter(first)
+        seen = numbers(next(batches) for _ in range(read))
+        second.load_state_dict(first.state_dict())  # a warning would be an error
+        assert seen + numbers(second) == expected
+
+
 def test_a_streamed_data_set_of_hugging_face_has_another_order_in_every_epoch() -> None:
     datasets = pytest.importorskip("datasets")
     table = datasets.Dataset.from_dict({"x": list(range(12))})

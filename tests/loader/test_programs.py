@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.samplers import BatchSampler, DistributedSampler
+from seqkit.samplers import BatchSampler, DistributedSampler, InfiniteSampler
 
 from .ways import WAYS
 
@@ -25,6 +25,7 @@ from seqkit.torch import DataLoader  # noqa: E402
 
 data = torch.utils.data
 every_way = pytest.mark.parametrize("way", WAYS)
+frameworks = pytest.mark.frameworks
 
 
 def plain(loader: Any) -> list[Any]:
@@ -59,11 +60,25 @@ class Stateful(data.DistributedSampler):  # type: ignore[misc, name-defined]
         self.next_yielded = state["yielded"]
 
 
+def of_torchdata() -> Any:
+    module = pytest.importorskip("torchdata.stateful_dataloader.sampler")
+    return module.StatefulDistributedSampler
+
+
 @every_way
 @pytest.mark.parametrize("read", [0, 2])
-def test_a_sampler_that_skips_by_its_own_state_loses_no_batch(read: int, way: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "kind",
+    [lambda: Stateful, pytest.param(of_torchdata, marks=frameworks)],
+    ids=["its protocol", "torchdata"],
+)
+def test_a_sampler_that_skips_by_its_own_state_loses_no_batch(
+    kind: Any, read: int, way: dict[str, Any]
+) -> None:
+    sampler_class = kind()
+
     def made(**way: Any) -> Any:
-        sampler = Stateful(range(40), num_replicas=2, rank=0, seed=42)
+        sampler = sampler_class(range(40), num_replicas=2, rank=0, seed=42)
         return DataLoader(list(range(40)), 4, sampler=sampler, **way)
 
     whole = made()
@@ -90,9 +105,19 @@ class InItsIterator:
         return 12
 
 
-def test_a_sampler_that_draws_another_order_after_a_resume_is_refused() -> None:
+def random_of_torchdata() -> Any:
+    module = pytest.importorskip("torchdata.stateful_dataloader.sampler")
+    return module.RandomSampler(range(12), generator=torch.Generator().manual_seed(3))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [InItsIterator, pytest.param(random_of_torchdata, marks=frameworks)],
+    ids=["its protocol", "torchdata"],
+)
+def test_a_sampler_that_draws_another_order_after_a_resume_is_refused(make: Any) -> None:
     def made() -> Any:
-        return DataLoader(range(12), 2, sampler=InItsIterator())
+        return DataLoader(range(12), 2, sampler=make())
 
     loader, again = made(), made()
     batches = iter(loader)
@@ -105,6 +130,34 @@ def test_a_sampler_that_draws_another_order_after_a_resume_is_refused() -> None:
     late.load_state_dict(through_json(loader.state_dict()))
     with pytest.raises(ValueError, match="other"):
         next(iter(late))
+
+
+SHARED = {
+    "batches": lambda share, size: {"batch_sampler": BatchSampler(share, size)},
+    "batches of torch": lambda share, size: {"batch_sampler": data.BatchSampler(share, size, False)},
+    "without end": lambda share, size: {"sampler": InfiniteSampler(share), "batch_size": size},
+    "a view": lambda share, size: {"sampler": share.order, "batch_size": size},
+}
+
+
+@pytest.mark.parametrize("around", SHARED.values(), ids=SHARED)
+def test_a_sampler_around_a_share_is_refused_on_another_number_of_ranks(around: Any) -> None:
+    def made(ranks: int, size: int) -> Any:
+        share = DistributedSampler(60, ranks, 0, seed=0)
+        return sk.DataLoader(range(60), **around(share, size))
+
+    loader = made(4, 3)
+    batches = iter(loader)
+    next(batches)
+    state = through_json(loader.state_dict())
+
+    def resumed(loader: Any) -> list[int]:
+        loader.load_state_dict(state)
+        return next(iter(loader)).tolist()  # type: ignore[no-any-return]
+
+    assert resumed(made(4, 3)) == next(batches).tolist()
+    with pytest.raises(ValueError, match=r"processes|other indices|batch size"):
+        resumed(made(3, 4))
 
 
 def test_batches_of_a_share_resume_with_as_many_ranks_only() -> None:
