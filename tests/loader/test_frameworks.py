@@ -213,7 +213,9 @@ def test_a_composed_function_that_is_set_back_changes_nothing(way: dict[str, Any
 # -------------------------------------------------------------------- lightning
 
 
-def trained(loader: Any, directory: Path, save_at: int = -1, resume: Path | None = None) -> list[int]:
+def trained(
+    loader: Any, directory: Path, save_at: int = -1, resume: Path | None = None, **options: Any
+) -> list[int]:
     """Fit a model for two epochs; return the labels that it saw."""
     lightning = pytest.importorskip("lightning")
 
@@ -236,7 +238,12 @@ def trained(loader: Any, directory: Path, save_at: int = -1, resume: Path | None
 
     quiet = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False)
     trainer = lightning.Trainer(
-        accelerator="cpu", default_root_dir=directory, max_epochs=2, enable_checkpointing=False, **quiet
+        accelerator="cpu",
+        default_root_dir=directory,
+        max_epochs=2,
+        enable_checkpointing=False,
+        **quiet,
+        **options,
     )
     model = Model()
     trainer.fit(model, loader, ckpt_path=resume)
@@ -293,6 +300,15 @@ def test_lightning_is_one_batch_ahead_of_a_loader_without_length(
         rest = trained(loader, tmp_path, resume=tmp_path / "middle.ckpt")
     # Lightning had read the third batch to find the end of the epoch, and its state counts it as read.
     assert rest == [*range(begins_at, 12), *range(12)]
+
+
+def test_lightning_refuses_what_asks_for_the_class_of_torch(tmp_path: Path) -> None:
+    lightning = pytest.importorskip("lightning")
+    fabric = lightning.Fabric(accelerator="cpu", devices=1)
+    with pytest.raises(TypeError, match="PyTorch DataLoader"):
+        fabric.setup_dataloaders(DataLoader(POINTS, 2))
+    with pytest.raises(ValueError, match="needs to subclass"):
+        trained(DataLoader(POINTS, 2), tmp_path, overfit_batches=2)
 
 
 RANKS = """
