@@ -248,6 +248,22 @@ def test_attributes_may_be_set_to_what_they_are(name: str) -> None:
     assert plain(loader) == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
+class Named(DataLoader):  # type: ignore[type-arg]
+    """A subclass with private methods of its own."""
+
+    def _build(self) -> str:
+        return "built"
+
+    _read = _items = _finished = _keys = _begin = _set_up = _build
+
+
+@every_way
+def test_a_subclass_may_have_private_methods_of_any_name(way: dict[str, Any]) -> None:
+    with Named(list(range(8)), 4, **way) as loader:
+        assert plain(loader) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+        assert loader._read() == loader._set_up() == "built"
+
+
 def test_an_iterator_that_is_held_at_exit_prints_nothing() -> None:
     script = """
 import numpy as np
