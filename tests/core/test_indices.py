@@ -27,8 +27,8 @@ from seqkit.core.indices import (
     select,
 )
 from seqkit.core.lengths import UNBOUNDED, UNKNOWN, unsized_range
-from seqkit.testing import strategies
 from seqkit.testing.reading import plans
+from tests import strategies
 
 quick = settings(max_examples=200, derandomize=True, deadline=None, database=None)
 ranges = st.builds(range, st.integers(0, 30), st.integers(-3, 30), st.integers(-5, 5).filter(bool)).filter(
