@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Literal
 
+from ..core.awaiting import is_awaited, unawaited
 from ..core.errors import brief
 from ..core.view import View
 from .base import Collate, Place, as_samples
@@ -209,6 +210,8 @@ class _DefaultCollate(Collate):
 
     def _refusal(self, batch: Sequence[Any], place: Place) -> TypeError:
         """Return the error of the first sample that cannot be collated, alone or together with the first."""
+        if is_awaited(type(batch[0])):
+            return unawaited(batch[0])
         rules = [self._rule(type(sample)) for sample in batch]
         i = next((i for i, rule in enumerate(rules) if batch[i] is None or rule != rules[0]), 0)
         if batch[i] is None:

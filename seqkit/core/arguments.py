@@ -141,8 +141,10 @@ def accepts(function: Callable[..., Any], *arguments: Any) -> bool:
     return True
 
 
-def check_callable(value: Any, who: str, *, optional: bool = False) -> None:
-    """Raise TypeError unless a value is callable, or None if that is allowed. An async function is refused.
+def check_callable(value: Any, who: str, *, optional: bool = False, may_be_async: bool = False) -> None:
+    """Raise TypeError unless a value is callable, or None if that is allowed.
+
+    An async function is refused, except where a `prefetch` node can await its result.
 
     >>> check_callable("abs", "smap: f")
     Traceback (most recent call last):
@@ -152,16 +154,17 @@ def check_callable(value: Any, who: str, *, optional: bool = False) -> None:
         return  # the most common case, fast
     if not callable(value) and not (optional and value is None):
         raise TypeError(f"{who} must be callable{' or None' * optional}, got {brief(value)}")
-    refuse_async(value, who)
+    if not may_be_async:
+        refuse_async(value, who)
 
 
 def refuse_async(value: Any, who: str) -> None:
-    """Raise TypeError for an async function, or an object or partial that calls one: no view awaits.
+    """Raise TypeError for an async function, or an object or partial that calls one: its result is not awaited.
 
     >>> async def fetch(url): ...
     >>> refuse_async(fetch, "smap: f")
     Traceback (most recent call last):
-    TypeError: smap: f must be a plain function, got the async function fetch. Its coroutines would never ...
+    TypeError: smap: f must be a plain function, got the async function fetch, which is not awaited ...
     """
     function = value
     while isinstance(function, partial):
@@ -170,9 +173,8 @@ def refuse_async(value: Any, who: str) -> None:
     if iscoroutinefunction(called) or isasyncgenfunction(called):
         name = getattr(value, "__name__", type(value).__name__)
         raise TypeError(
-            f"{who} must be a plain function, got the async function {name}. Its coroutines would never be"
-            " awaited. Wrap it, for example lambda x: asyncio.run(f(x)), and use"
-            " prefetch(..., method='thread') to wait for many items at the same time"
+            f"{who} must be a plain function, got the async function {name}, which is not awaited here. Map it"
+            " with smap, and read it with prefetch(..., method='async')"
         )
 
 

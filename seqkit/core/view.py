@@ -30,6 +30,9 @@ hook                           must?  promise
 ``_arguments(sources)``        no     the arguments that `repr` shows, given the text of the sources. A string
                                       is the whole text of the view
 ``_functions()``               no     the user's functions, for `explain`
+``_coroutines()``              no     the function that reads the sources of item `i`, and returns the
+                                      function that begins to await it, for ``prefetch(…, "async")``. None:
+                                      the items are not awaited
 =============================  =====  ====================================================================
 
 Five attributes describe a view. ``_length_reads``: finding the length may read items. ``_streams``: iterating
@@ -59,6 +62,7 @@ import numpy as np
 
 from .arguments import int_at_least, refuse_table
 from .chaining import Chainable
+from .awaiting import Begin
 from .epoch import ORDER, EpochPair, at_epoch
 from .error_path import locate
 from .errors import brief
@@ -219,6 +223,9 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
 
     def _functions(self) -> tuple[Callable[..., Any], ...]:
         return ()
+
+    def _coroutines(self) -> Callable[[int], Begin] | None:
+        return None
 
     def _ordered(self, items: bool) -> tuple[Any, ...] | None:
         return None

@@ -134,6 +134,10 @@ class Engine:
 
             settings = replace(settings, context=_start_method(settings.context))
             return Processes(self.source, settings, budget_ns, self.said)
+        if settings.method == "async":
+            from .coroutines import Coroutines  # imported here because `asyncio` takes long to import
+
+            return Coroutines(self.source, settings)
         return Threads(self.source, settings, budget_ns)
 
     def close(self) -> None:

@@ -149,6 +149,11 @@ class Prefetch(Node[T]):
 
     def __init__(self, source: View[T], settings: Settings, engine: Engine | None = None) -> None:
         super().__init__((source,))
+        if settings.method == "async" and source._coroutines() is None:
+            raise TypeError(
+                f"prefetch: method='async' awaits the function of smap, so smap must be directly below it, got"
+                f" {source._name}. Put other views below smap, or above the node"
+            )
         self._settings = replace(settings, workers=min(settings.workers, source._readers))
         self._readers = View._readers  # of this node
         self.engine: Engine = engine or Engine(source, self._settings)

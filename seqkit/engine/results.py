@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..core.awaiting import is_awaited, unawaited
 from ..core.errors import RemoteError, summary
 from ..core.tracebacks import hide_frames
 from .classes import goes_by_value
@@ -82,6 +83,10 @@ class Ready(Result):
     def sized(cls, outcomes: Outcomes) -> Ready:
         """Return a result for outcomes. The size is estimated from the first outcome."""
         values = outcomes.values
+        if any(map(is_awaited, {*map(type, values)})):
+            for at, value in enumerate(values):
+                if is_awaited(type(value)):
+                    values[at], outcomes.failures[at] = None, unawaited(value)
         size = size_of(values[0]) if values else 0
         return cls(outcomes, None if size is None else size * len(values))
 
@@ -201,6 +206,8 @@ def encoded_item(
 
     A value that cannot be pickled becomes a failed item. Plain pickling is tried first, then by value.
     """
+    if is_awaited(type(value)):
+        value, is_failed = Record.of(unawaited(value)), True
     # User code decides how to pickle, and may raise anything.
     try:
         return is_failed, encode(value, block, used)

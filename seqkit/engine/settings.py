@@ -27,8 +27,8 @@ from .resources import usable_cpus
 if TYPE_CHECKING:
     from .processes.slots import Pinner
 
-Method = Literal["thread", "process", "inline", "auto", "dask", "ray"]
-OWN = ("thread", "process", "inline", "auto")
+Method = Literal["thread", "process", "async", "inline", "auto", "dask", "ray"]
+OWN = ("thread", "process", "async", "inline", "auto")
 ENGINES = ("dask", "ray")
 Context = Literal["fork", "forkserver", "spawn"]
 CONTEXTS: tuple[str, ...] = get_args(Context)
@@ -108,6 +108,8 @@ class Settings:
             others = {"start_hook": self.start_hook, "timeout": self.timeout_s, "seed": self.seed}
         if self.method != "process":  # 0 bytes, SeqTools' default, contradict nothing
             others |= {"context": self.context, "shm_size": self.shm_size or None}
+        if self.method == "async":
+            others |= {"start_hook": self.start_hook, "chunk_size": self.chunk_size}
         for name, value in others.items():
             if value is not None:
                 kind = "processes" if self.executor is None else "workers of the node's own"
@@ -115,6 +117,8 @@ class Settings:
                     f"prefetch: {name} is for {kind}, got method={method!r}. Leave {name} out, or set"
                     " method='process'"
                 )
+        if self.method == "async" and not self.workers:
+            raise ValueError("prefetch: method='async' needs workers, got nworkers=0")
         if self.timeout_s is not None and not self.workers:
             raise ValueError("prefetch: timeout needs workers, got nworkers=0")
         _, slots = self.slot_counts()

@@ -14,6 +14,7 @@ import signal
 import traceback
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import Any
 
 from ..core.tracebacks import is_ours
 from . import evaluate
@@ -29,6 +30,15 @@ def of_thread(ident: int | None) -> str:
     frame = frames_of_others().get(ident or 0)
     stack = [] if frame is None else traceback.walk_stack(frame)
     return _text((one.f_code.co_filename, line, one.f_code.co_name) for one, line in stack)
+
+
+def of_coroutine(coroutine: Any) -> str:
+    """Return the stack of a coroutine that waits, from the coroutine that the user wrote to the innermost."""
+    entries: list[tuple[str, int, str]] = []
+    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+        entries.append((frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
+        coroutine = coroutine.cr_await
+    return _text(reversed(entries))
 
 
 def of_process(pidfd: int, fd: int, at: int, most: int) -> str:

@@ -104,6 +104,16 @@ def await_ending(within_s: float) -> None:
                 thread.join(max(0.0, deadline - monotonic()))
 
 
+def await_threads(threads: list[threading.Thread], within_s: float) -> None:
+    """Wait for threads of a node that is being closed, not for the calling one."""
+    deadline = monotonic() + within_s
+    for thread in threads:
+        if thread is not threading.current_thread():
+            thread.join(max(0.0, deadline - monotonic()))
+            if thread.is_alive():
+                _ending.add(thread)
+
+
 class _Shared:
     """The state that the threads of a node share with its backend."""
 
@@ -302,11 +312,6 @@ class Threads(Backend):
         self._shared.closed = True  # may be set already, if Ctrl-C interrupted the first call
         for _ in self._infos:
             self._shared.queue.put(self._shared)
-        deadline = monotonic() + GRACE_S
-        for worker in self._workers.values():
-            if worker.thread is not threading.current_thread():
-                worker.thread.join(max(0.0, deadline - monotonic()))
-                if worker.thread.is_alive():
-                    _ending.add(worker.thread)
+        await_threads([worker.thread for worker in self._workers.values()], GRACE_S)
         self._workers.clear()
         drained(self._shared.events, 0)  # discard the events

@@ -20,6 +20,7 @@ from itertools import tee
 from time import perf_counter, thread_time
 from typing import Any, NamedTuple
 
+from ..core.awaiting import Begin
 from ..core.errors import EndOfSequence
 from ..core.indices import Indices, Plan
 from ..core.iteration import surviving
@@ -172,6 +173,9 @@ class Tap(View[T]):
             return item
 
         return surviving(self, plan, read)
+
+    def _coroutines(self) -> Callable[[int], Begin] | None:
+        return self._sources[0]._coroutines()
 
     def _set(self, i: int, value: Any) -> Iterable[Any]:
         return self._sources[0]._set(i, value)

@@ -10,6 +10,7 @@ from typing import Any, overload
 
 from ..core.adapters import TableReader, recognise
 from ..core.arguments import as_bool, check_callable
+from ..core.awaiting import Begin, awaited
 from ..core.errors import fail, fail_at_once
 from ..core.expression import name_of
 from ..core.indices import Indices, Plan, as_list
@@ -18,7 +19,7 @@ from ..core.units import plural
 from ..core.view import Indexable, T, U, V, View
 from ..core.worker import Opened
 from ..views.bases.columns import Columns
-from ..views.smap import Smap
+from ..views.smap import Smap, await_call
 from .columns import chosen, in_blocks, read_many
 from .files import name_file
 from .handles import Handles
@@ -87,7 +88,7 @@ def per_process(
     [3, 2, 1]
     """
     check_callable(open_fn, "per_process: open_fn")
-    check_callable(read, "per_process: read", optional=True)
+    check_callable(read, "per_process: read", optional=True, may_be_async=True)
     per_thread = as_bool(per_thread, "per_process: per_thread")
     if (read is None) != (items is None):
         given, missing = ("read", "items") if items is None else ("items", "read")
@@ -113,6 +114,12 @@ class ReadWith(Smap, Opened):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ReadWith, (self._handles, self._read, self._sources[0])
+
+    def _begin(self, i: int) -> Begin:
+        return partial(await_call, self, i, self._read_in_loop, self._sources[0]._get(i))
+
+    async def _read_in_loop(self, item: Any) -> Any:
+        return await awaited(self._read(await self._handles.entered(), item))
 
     def _functions(self) -> tuple[Callable[..., Any], ...]:
         return (self._read,)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple, NoReturn, cast, overload
 
 from ..core.arguments import check_callable
+from ..core.awaiting import Begin, awaited
 from ..core.error_path import locate
 from ..core.errors import fail
 from ..core.expression import name_of
@@ -70,7 +72,7 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict") -> View[An
     >>> list(smap(max, [1, 5], [3, 2]))
     [3, 5]
     """
-    check_callable(f, "smap: f")
+    check_callable(f, "smap: f", may_be_async=True)
     if not sequences:
         raise ValueError("smap: at least one sequence is needed, got none")
     if zip not in ("strict", "shortest"):
@@ -214,6 +216,12 @@ class Smap(View[Any]):
             layers.append(cast(Smap, layers[-1]._sources[0]))
         return layers[::-1]
 
+    def _coroutines(self) -> Callable[[int], Begin]:
+        return self._begin
+
+    def _begin(self, i: int) -> Begin:
+        return partial(await_call, self, i, self._chain.functions[-1], self._sources[0]._get(i))
+
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Smap(self._chain.functions[-1], sources[0], self._name)
 
@@ -234,3 +242,15 @@ def _stack_maps(base: View[Any], functions: tuple[Any, ...], names: list[tuple[s
         base = Smap(f, base, name)
         base._site = site
     return base
+
+
+async def await_call(view: View[Any], i: int, f: Callable[..., Any], *arguments: Any) -> Any:
+    """Return the result of a coroutine that makes item `i` of a view."""
+    try:
+        return await awaited(f(*arguments))
+    except Exception as error:
+        if type(error) is RuntimeError and error.__cause__ is None:  # asyncio has no class for this case
+            error.add_note(
+                "If it is about another loop: open sessions, locks and the like with `per_process`"
+            )
+        fail(view, i, error)
