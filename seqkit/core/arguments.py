@@ -159,7 +159,7 @@ def check_callable(value: Any, who: str, *, optional: bool = False, may_be_async
 
 
 def refuse_async(value: Any, who: str) -> None:
-    """Raise TypeError for an async function, or an object or partial that calls one: its result is not awaited.
+    """Raise TypeError for an async function, or an object or partial that calls one. Nothing awaits it.
 
     >>> async def fetch(url): ...
     >>> refuse_async(fetch, "smap: f")
@@ -173,8 +173,8 @@ def refuse_async(value: Any, who: str) -> None:
     if iscoroutinefunction(called) or isasyncgenfunction(called):
         name = getattr(value, "__name__", type(value).__name__)
         raise TypeError(
-            f"{who} must be a plain function, got the async function {name}, which is not awaited here. Map it"
-            " with smap, and read it with prefetch(..., method='async')"
+            f"{who} must be a plain function, got the async function {name}, which is not awaited here. Use"
+            " it with smap, and read that with prefetch(..., method='async')"
         )
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from typing import Any
 
-__all__ = ["Begin", "awaited", "is_awaited", "loop_ends", "unawaited"]
+__all__ = ["Begin", "awaited", "is_awaited", "open_in_loop", "unawaited"]
 
 # Begins to compute an item, in the loop.
 Begin = Callable[[], Awaitable[Any]]
 
-# In the loop of a node: what is entered here is left when the loop ends.
-loop_ends: ContextVar[AsyncExitStack] = ContextVar("seqkit.loop_ends")
+# In the loop of a node: opens a handle, such as a session, once, and lets it end with the loop.
+open_in_loop: ContextVar[Callable[[Callable[[], Any]], Awaitable[Any]]] = ContextVar("seqkit.open_in_loop")
 
 
 def is_awaited(kind: type) -> bool:
@@ -39,7 +38,7 @@ async def awaited(value: Any) -> Any:
     """Return the result of an awaitable. Refuse other values."""
     if not is_awaited(type(value)):
         raise TypeError(
-            f"method='async' needs a function that returns an awaitable, got {type(value).__name__}. Map other"
-            " functions above the node"
+            "method='async' needs a function that returns an awaitable, got"
+            f" {type(value).__name__}. Map other functions above the node"
         )
     return await value

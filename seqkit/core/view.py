@@ -61,8 +61,8 @@ from typing import Any, Generic, Protocol, SupportsIndex, TypeVar, cast, overloa
 import numpy as np
 
 from .arguments import int_at_least, refuse_table
-from .chaining import Chainable
 from .awaiting import Begin
+from .chaining import Chainable
 from .epoch import ORDER, EpochPair, at_epoch
 from .error_path import locate
 from .errors import brief

@@ -22,13 +22,13 @@ import concurrent.futures
 import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from contextvars import copy_context
 from queue import SimpleQueue
 from time import monotonic_ns
 from typing import Any, cast
 
-from ..core.awaiting import Begin, loop_ends
+from ..core.awaiting import Begin, open_in_loop
 from ..core.tracebacks import warn
 from ..core.view import View
 from . import stacks
@@ -61,7 +61,7 @@ class _Begun(View[Begin]):
         return _Begun(sources[0])
 
 
-class _Run:
+class _Waiting:
     """The progress of a job, which has one item, from when its coroutine begins."""
 
     def __init__(self, job: Job, begin: Begin) -> None:
@@ -91,16 +91,17 @@ class _Loop:
         self._numbers = numbers
         self._loop = asyncio.new_event_loop()
         self.jobs: SimpleQueue[tuple[Evaluator, Job] | None] = SimpleQueue()
-        self.events: SimpleQueue[_Run | Event | None] = SimpleQueue()
+        self.events: SimpleQueue[_Waiting | Event | None] = SimpleQueue()
         # By ticket. Who removes an entry decides: its task, when the item is finished, or `stop`.
-        self.running: dict[int, _Run] = {}
+        self.running: dict[int, _Waiting] = {}
         self.local = threading.local()
-        self._read_ones: deque[_Run] = deque()
+        self._read_ones: deque[_Waiting] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._is_woken = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._stuck: set[asyncio.Task[None]] = set()  # cancelled, and perhaps still running
         self._closing = asyncio.Event()
+        self._handles: dict[int, tuple[Any, asyncio.Future[Any]]] = {}  # by the function that opens
         self.left: list[str] = []  # the stacks of coroutines that went on after the end
         self.threads = [self._thread(self._run, "seqkit-loop"), self._thread(self._read, "seqkit-read")]
         for thread in self.threads:
@@ -130,7 +131,7 @@ class _Loop:
         if is_end or sink.outcomes.failures:
             self.events.put(Done(job, Ready(sink.outcomes), 0, None, is_end=is_end))
             return
-        self._read_ones.append(_Run(job, sink.outcomes.values[0]))
+        self._read_ones.append(_Waiting(job, sink.outcomes.values[0]))
         if not self._is_woken:
             self._is_woken = True
             self.call(self._wake)
@@ -155,8 +156,8 @@ class _Loop:
             runner.run(self._main())
 
     async def _main(self) -> None:
-        async with AsyncExitStack() as ends:
-            loop_ends.set(ends)
+        async with AsyncExitStack() as self._ends:
+            open_in_loop.set(self._open)
             for number in self._numbers:
                 self._launch(number)
             await self._closing.wait()
@@ -165,6 +166,22 @@ class _Loop:
                 task.cancel()
             _, left = await asyncio.wait(self._tasks, timeout=CANCEL_S)
             self.left = [stacks.of_coroutine(task.get_coro()) for task in left]
+
+    async def _open(self, open_fn: Callable[[], Any]) -> Any:
+        """Return the handle that a function opens: of the first call, unless that failed."""
+        _, opening = self._handles.get(id(open_fn), (None, None))
+        if opening is None or (opening.done() and (opening.cancelled() or opening.exception())):
+            opening = asyncio.ensure_future(self._opened(open_fn))
+            self._handles[id(open_fn)] = open_fn, opening
+        return await asyncio.shield(opening)  # an item that is cancelled does not cancel it
+
+    async def _opened(self, open_fn: Callable[[], Any]) -> Any:
+        handle = open_fn()
+        if isinstance(handle, AbstractAsyncContextManager):
+            return await self._ends.enter_async_context(handle)
+        if callable(close := getattr(handle, "close", None)):
+            self._ends.callback(close)
+        return handle
 
     def _launch(self, number: int) -> None:
         task = asyncio.get_running_loop().create_task(self._work(number), name=f"seqkit-{number}")
@@ -180,7 +197,7 @@ class _Loop:
                 await idle
             goes_on = await self._do(self._read_ones.popleft(), number)
 
-    async def _do(self, run: _Run, number: int) -> bool:
+    async def _do(self, run: _Waiting, number: int) -> bool:
         """Await an item. Return whether the task goes on: it was not abandoned."""
         job = run.job
         if job.is_cancelled:
@@ -197,7 +214,7 @@ class _Loop:
         self.events.put(run)
         return True
 
-    def abandon(self, run: _Run, answer: concurrent.futures.Future[str]) -> None:
+    def abandon(self, run: _Waiting, answer: concurrent.futures.Future[str]) -> None:
         """Cancel the task of an item, and let another one take its place. Answer with its stack."""
         answer.set_result(stacks.of_coroutine(run.task.get_coro()))
         run.task.cancel()
@@ -241,9 +258,11 @@ class Coroutines(Backend):
         self.loop.jobs.put((self._evaluator, job))
 
     def receive(self, timeout_s: float) -> list[Event]:
-        return [self._done(it) if isinstance(it, _Run) else it for it in drained(self.loop.events, timeout_s)]
+        return [
+            self._done(it) if isinstance(it, _Waiting) else it for it in drained(self.loop.events, timeout_s)
+        ]
 
-    def _done(self, run: _Run) -> Done:
+    def _done(self, run: _Waiting) -> Done:
         run.job.progress = None
         return Done(run.job, Ready.sized(run.outcomes), run.cost_ns, run.worker)
 

@@ -151,7 +151,7 @@ class Prefetch(Node[T]):
         super().__init__((source,))
         if settings.method == "async" and source._coroutines() is None:
             raise TypeError(
-                f"prefetch: method='async' awaits the function of smap, so smap must be directly below it, got"
+                "prefetch: method='async' awaits the function of smap, so smap must be directly below it, got"
                 f" {source._name}. Put other views below smap, or above the node"
             )
         self._settings = replace(settings, workers=min(settings.workers, source._readers))

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, suppress
+from contextlib import suppress
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
-from ..core.awaiting import loop_ends
 from ..core.worker import close_with_worker, in_process_worker
 
 __all__ = ["Handles"]
@@ -79,29 +77,17 @@ class Handles:
     def __init__(
         self, open_fn: Callable[[], Any], per_thread: bool = False, inheritable: bool = False
     ) -> None:
-        self._open_fn = open_fn
+        self.open_fn = open_fn
         self._per_thread = per_thread
         self._inheritable = inheritable
         # By pid, and by thread if each opens its own. A forked child leaves the entries of its parents alone:
         # a thread of the parent may hold the lock, and closing a handle could change the parent's file.
         self._handles: dict[tuple[int, int], Handle] = {}
-        # Of the loops of nodes that await items.
-        self._entered: WeakKeyDictionary[AsyncExitStack, Any] = WeakKeyDictionary()
 
     def call(self, function: Callable[..., R], *arguments: Any) -> R:
         """Return ``function(handle, *arguments)``."""
         key = os.getpid(), threading.get_ident() if self._per_thread else 0
         return (self._handles.get(key) or self._new(key)).call(function, *arguments)
-
-    async def entered(self) -> Any:
-        """Return the handle of the loop of a node. The first call opens it; it ends with the loop."""
-        import asyncio  # takes long to import
-
-        ends = loop_ends.get()
-        opening = self._entered.get(ends)
-        if opening is None or (opening.done() and (opening.cancelled() or opening.exception())):
-            opening = self._entered[ends] = asyncio.ensure_future(_entered(self._open_fn, ends))
-        return await asyncio.shield(opening)  # an item that is cancelled does not cancel it
 
     def close(self) -> None:
         """Close the handles of this process. The next call opens a new one."""
@@ -111,23 +97,11 @@ class Handles:
                     handle.close()
 
     def _new(self, key: tuple[int, int]) -> Handle:
-        handle = Handle(self._open_fn, self._per_thread)
+        handle = Handle(self.open_fn, self._per_thread)
         if self._inheritable and self._handles:
             parents = list(self._handles.values())[-1]
             handle.value, handle.pid = parents.value, parents.pid
         return self._handles.setdefault(key, handle)  # one step, so two threads get the same
 
     def __reduce__(self) -> Any:
-        return Handles, (self._open_fn, self._per_thread, self._inheritable)
-
-
-async def _entered(open_fn: Callable[[], Any], ends: AsyncExitStack) -> Any:
-    """Open a handle in a loop, and let it end with the loop."""
-    handle = open_fn()
-    if isinstance(handle, AbstractAsyncContextManager):
-        return await ends.enter_async_context(handle)
-    if isinstance(handle, AbstractContextManager):
-        return ends.enter_context(handle)
-    if callable(close := getattr(handle, "close", None)):
-        ends.callback(close)
-    return handle
+        return Handles, (self.open_fn, self._per_thread, self._inheritable)

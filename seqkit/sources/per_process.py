@@ -10,7 +10,7 @@ from typing import Any, overload
 
 from ..core.adapters import TableReader, recognise
 from ..core.arguments import as_bool, check_callable
-from ..core.awaiting import Begin, awaited
+from ..core.awaiting import Begin, awaited, open_in_loop
 from ..core.errors import fail, fail_at_once
 from ..core.expression import name_of
 from ..core.indices import Indices, Plan, as_list
@@ -119,7 +119,7 @@ class ReadWith(Smap, Opened):
         return partial(await_call, self, i, self._read_in_loop, self._sources[0]._get(i))
 
     async def _read_in_loop(self, item: Any) -> Any:
-        return await awaited(self._read(await self._handles.entered(), item))
+        return await awaited(self._read(await open_in_loop.get()(self._handles.open_fn), item))
 
     def _functions(self) -> tuple[Callable[..., Any], ...]:
         return (self._read,)

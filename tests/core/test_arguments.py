@@ -128,14 +128,12 @@ ASYNC = {
     "partial of an object": partial(Client()),
 }
 TAKERS: dict[str, Callable[[Any], Any]] = {
-    "smap: f": lambda f: sk.smap(f, [1]),
     "starmap: f": lambda f: sk.starmap(f, [(1,)]),
     "random_map: f": lambda f: sk.random_map(f, [1]),
     "filter: predicate": lambda f: sk.filter(f, [1]),
     "batch: collate_fn": lambda f: sk.batch([1], 1, collate_fn=f),
     "debug: func": lambda f: sk.debug([1], f),
     "per_process: open_fn": lambda f: sk.per_process(f),
-    "per_process: read": lambda f: sk.per_process(list, f, [1]),
     "uniter: iterable": lambda f: sk.uniter(f),
     "prefetch: start_hook": lambda f: sk.prefetch([1], start_hook=f),
     "DataLoader: collate_fn": lambda f: sk.DataLoader([1], collate_fn=f),
@@ -152,7 +150,7 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
 @for_each(("who", "take"), TAKERS.items())
 def test_async_functions_are_refused_with_the_remedy(who: str, take: Any, function: Any) -> None:
     name = who.split(": ")[-1]
-    with pytest.raises(TypeError, match=f"{name} must be a plain function, got the async function .*thread"):
+    with pytest.raises(TypeError, match=f"{name} must be a plain function, got the async function .*async"):
         take(function)
 
 

@@ -251,14 +251,14 @@ def test_closing_names_a_coroutine_that_goes_on(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_node_that_its_own_function_refers_to_is_collected() -> None:
-    class Fetcher:
+    class Owner:
         def __init__(self) -> None:
             self.node = sk.prefetch(sk.smap(self.fetch, range(5)), 2, "async")
 
         async def fetch(self, x: int) -> int:
             return x
 
-    fetcher = Fetcher()
+    fetcher = Owner()
     assert list(fetcher.node) == list(range(5))
     gone = weakref.ref(fetcher)
     del fetcher
@@ -318,16 +318,16 @@ def test_an_object_of_another_loop_fails_with_a_remedy() -> None:
     async def fetch(_: int) -> Any:
         return await foreign
 
-    with sk.prefetch(sk.smap(fetch, range(1)), 1, "async") as node:
-        with pytest.raises(sk.EvaluationError, match="loop") as error:
-            list(node)
+    node = sk.prefetch(sk.smap(fetch, range(1)), 1, "async")
+    with node, pytest.raises(sk.EvaluationError, match="loop") as error:
+        list(node)
     assert "per_process" in error.value.__cause__.__notes__[0]  # type: ignore[union-attr]
 
 
 # -------------------------------------------------------------------- refusals
 
 
-class Callable_:
+class Fetcher:
     async def __call__(self, x: int) -> int:
         return x
 
@@ -343,7 +343,7 @@ def decorated(f: Callable[..., Any]) -> Callable[..., Any]:
 ASYNC = {
     "function": double,
     "lambda": lambda x: double(x),
-    "object": Callable_(),
+    "object": Fetcher(),
     "decorated": decorated(double),
     "partial": partial(double),
 }
@@ -355,17 +355,17 @@ def test_whatever_returns_an_awaitable_is_awaited_and_refused_elsewhere(f: Any) 
     with sk.prefetch(view, 2, "async") as node:
         assert len(list(node)) == 3
     for method in ("thread", "process"):
-        with sk.prefetch(view, 2, method) as other:  # type: ignore[arg-type]
-            with pytest.raises(sk.EvaluationError, match=r"coroutine, which nothing awaits.*'async'"):
-                other[0]
+        other = sk.prefetch(view, 2, method)  # type: ignore[arg-type]
+        with other, pytest.raises(sk.EvaluationError, match=r"coroutine, which nothing awaits.*'async'"):
+            other[0]
     with pytest.raises(TypeError, match=r"coroutine, which nothing awaits.*'async'"):
         sk.collation.default_collate([view[0]])
 
 
 def test_a_function_that_returns_no_awaitable_is_refused() -> None:
-    with sk.prefetch(sk.smap(str, range(3)), 2, "async") as node:
-        with pytest.raises(sk.EvaluationError, match="needs a function that returns an awaitable, got str"):
-            node[0]
+    node = sk.prefetch(sk.smap(str, range(3)), 2, "async")
+    with node, pytest.raises(sk.EvaluationError, match="needs a function that returns an awaitable, got str"):
+        node[0]
 
 
 @pytest.mark.parametrize(
