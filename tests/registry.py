@@ -6,6 +6,7 @@ case for every combinator and every class of view. The first word of a name is t
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import operator
 import tempfile
@@ -541,6 +542,11 @@ def ahead(name: str, build: Build, model: Model, **options: Any) -> Case:
     return Case(name, build, model, reads="ahead", **{"sizes": (0, 1, 4), **options})
 
 
+async def double_later(x: Any) -> Any:
+    await asyncio.sleep(0)
+    return double(x)
+
+
 class AtOnce(ThreadPoolExecutor):
     """Runs its tasks when it gets them: no thread is left over."""
 
@@ -573,6 +579,11 @@ PREFETCH = [
             sizes=sizes,
         )
         for context, sizes in [("fork", (0, 3)), ("forkserver", (2,)), ("spawn", (2,))]
+    ),
+    ahead(
+        "prefetch of coroutines",
+        lambda s: sk.prefetch(sk.smap(double_later, s), 2, "async"),
+        lambda x: [i * 2 for i in x],
     ),
     ahead(
         "prefetch by an executor",

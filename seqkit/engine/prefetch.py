@@ -50,7 +50,7 @@ def prefetch(
     in_order: bool = True,
     seed: int | None = None,
 ) -> Prefetch[T]:
-    """Return a view of the same items, computed ahead of the consumer by threads or processes.
+    """Return a view of the same items, computed ahead of the consumer by threads, processes or coroutines.
 
     Items come in order. Arrays from process workers arrive in shared memory without a copy. They belong to
     the consumer, are writable, and stay valid for as long as they are kept.
@@ -65,10 +65,12 @@ def prefetch(
         -k: all of those but k. A stream has at most as many as the `n_parallel` of its `uniter`, by default
         one. With an executor, a smaller number than it has workers limits the tasks in flight. So does any
         number if the executor does not report its number of workers.
-    method : "thread", "process", "inline", "auto", "dask", "ray" or concurrent.futures.Executor
+    method : "thread", "process", "async", "inline", "auto", "dask", "ray" or concurrent.futures.Executor
         Threads share memory and the interpreter lock. Processes share neither. Inside a process worker,
         ``"process"`` means threads. Without Linux, processes come from the standard library's pool: results
-        are pickled, `shm_size` and `context` have no effect, and `timeout` is refused. An executor
+        are pickled, `shm_size` and `context` have no effect, and `timeout` is refused. ``"async"`` awaits
+        the function of the `smap` directly below, in the loop of one thread: `nworkers` coroutines run at
+        once, and `start_hook` and `chunk_size` are refused. An executor
         evaluates items as its tasks, perhaps on other machines. You shut it down yourself. ``"dask"`` uses
         the current client, ``"ray"`` the Ray that was initialised. ``"auto"`` measures items in a worker
         process before the first read, for about half a second. It then chooses threads, processes or no
