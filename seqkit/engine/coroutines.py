@@ -28,7 +28,7 @@ from queue import SimpleQueue
 from time import monotonic_ns
 from typing import Any, cast
 
-from ..core.awaiting import Begin, open_in_loop
+from ..core.awaiting import Begin, awaited, open_in_loop
 from ..core.tracebacks import warn
 from ..core.view import View
 from . import stacks
@@ -41,6 +41,16 @@ from .threads import GRACE_S, await_threads
 
 # How long closing waits for coroutines that were cancelled.
 CANCEL_S = 5.0
+
+
+def result_of(awaitable: Any) -> Any:
+    """Return the result of an awaitable, from a loop of its own. The caller may be in another loop.
+
+    >>> result_of(asyncio.sleep(0, "done"))
+    'done'
+    """
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, awaited(awaitable)).result()
 
 
 class _Begun(View[Begin]):

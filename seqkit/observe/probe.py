@@ -16,6 +16,7 @@ import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import tee
 from time import perf_counter, thread_time
 from typing import Any, NamedTuple
@@ -223,6 +224,21 @@ class Probe(Tap[Any]):
             recorder.below_s = before_s + all_s
             if not recorder.depth:
                 recorder.end(taken_s)
+
+    def _coroutines(self) -> Callable[[int], Begin] | None:
+        begin = self._sources[0]._coroutines()
+        return begin and (lambda i: partial(self._timed, begin(i)))
+
+    async def _timed(self, begin: Begin) -> Any:
+        """Await an item. Others are awaited at the same time, so its time is that of waiting, too."""
+        begun_s, failed = perf_counter(), True
+        try:
+            value = await begin()
+            failed = False
+            return value
+        finally:
+            took_s, recorder = perf_counter() - begun_s, self._recording.of_thread()
+            recorder.events.append(Event(self._number, begun_s, took_s, 1, 1, failed, -1))
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Probe(sources[0], self._number, self._recording)

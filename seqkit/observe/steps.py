@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.awaiting import is_awaited
 from ..core.errors import EvaluationError, brief, summary
 from ..core.expression import walk
 from ..core.lengths import UNKNOWN, is_measured
@@ -111,6 +112,10 @@ class Steps:
             read = _reader(view, i, held)
             begun = perf_counter()
             value = read()
+            if is_awaited(type(value)):
+                from ..engine.coroutines import result_of  # imports `asyncio`, which takes long
+
+                value = result_of(value)
             seconds = perf_counter() - begun
         except Exception as error:
             known = zip(steps, held, strict=False)  # the part that failed has no value

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..core.awaiting import is_awaited, unawaited
 from ..core.errors import EvaluationError, ItemTimeout, RemoteError, WorkerDied, summary
 from ..core.lengths import is_measured
 from ..core.view import View
@@ -215,7 +216,10 @@ def _outcomes(items: Iterator[Any], count: int) -> Iterator[Any]:
     """
     for _ in range(count):
         try:
-            yield next(items)
+            item = next(items)
+            if is_awaited(type(item)):
+                raise NotSent(str(unawaited(item)))
+            yield item
         except StopIteration:
             return
         except (ItemTimeout, WorkerDied):

@@ -383,3 +383,14 @@ def test_a_function_that_returns_no_awaitable_is_refused() -> None:
 def test_arguments_that_make_no_sense_are_refused(source: Any, arguments: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         sk.prefetch(source, **{"nworkers": 2, "method": "async", **arguments})
+
+
+# -------------------------------------------------------------------- observers
+
+
+def test_observers_await_what_they_read() -> None:
+    with sk.prefetch(sk.smap(double, range(20)), 4, "async") as node:
+        assert sk.trace(node, 3).step.parts[0].value.line() == "6"  # type: ignore[union-attr]
+        found = sk.profile(node)
+        assert [stage.items for stage in found.stages if stage.view.startswith("smap")] == [20]
+        assert "nothing awaits" in str(sk.verify(node))
