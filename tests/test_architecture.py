@@ -142,13 +142,13 @@ PASSIVE = {"Lock", "RLock", "local", "get_ident"}  # what others may use of thre
 # more gives its reason in a decision, or cuts elsewhere. Lines that move take their budget along.
 BUDGETS = {
     "__init__": 102,
-    "collation": 755,
-    "core": 1966,
-    "engine": 5970,
+    "collation": 758,
+    "core": 1992,
+    "engine": 6233,
     "loader": 1324,
-    "observe": 2648,
+    "observe": 2672,
     "samplers": 1100,
-    "sources": 1778,
+    "sources": 1783,
     "stores": 1287,
     "streams": 1158,
     "testing": 700,
