@@ -20,7 +20,6 @@ _NEEDS = {
     "sources/audio.py": "soundfile",
     "sources/csv.py": "pyarrow",
     "sources/hdf5.py": "h5py",
-    "sources/huggingface.py": "datasets",
     "sources/images.py": "PIL",
     "sources/parquet.py": "pyarrow",
     "sources/remote.py": "fsspec",

@@ -269,7 +269,7 @@ class HuggingFace(Reader):
 
         datasets.disable_progress_bars()
         datasets.Dataset(rows()).save_to_disk(self.folder / "a")
-        return sk.read(self.folder / "a")
+        return sk.read(self.folder / "a", open_fn=datasets.load_from_disk)
 
     @cached_property
     def data(self) -> Any:

@@ -148,7 +148,7 @@ BUDGETS = {
     "loader": 1324,
     "observe": 2672,
     "samplers": 1100,
-    "sources": 1783,
+    "sources": 1760,
     "stores": 1287,
     "streams": 1158,
     "testing": 700,

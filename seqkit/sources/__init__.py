@@ -15,7 +15,6 @@ __all__ = [
     "csv",
     "files",
     "hdf5",
-    "huggingface",
     "images",
     "npy",
     "npz",

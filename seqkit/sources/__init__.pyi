@@ -8,7 +8,6 @@ from .audio import read_audio as read_audio
 from .csv import csv as csv
 from .files import files as files
 from .hdf5 import hdf5 as hdf5
-from .huggingface import huggingface as huggingface
 from .images import images as images
 from .images import read_image as read_image
 from .npy import npy as npy
@@ -26,7 +25,6 @@ __all__ = [
     "csv",
     "files",
     "hdf5",
-    "huggingface",
     "images",
     "npy",
     "npz",

@@ -53,10 +53,10 @@ def read(
     ----------
     path : path-like or URL
         ``.npy`` and ``.npz`` (numpy), ``.h5`` and ``.hdf5``, ``.zarr``, ``.parquet``, ``.arrow`` and
-        ``.feather``, ``.csv`` and ``.csv.gz``, ``.zip``, ``.tar``; an image or sound file; a data set that
-        Hugging Face saved. With a glob pattern, the items of its files follow each other, in natural order
-        of their names. A folder of nothing but Parquet files or folders is read as one. Items of any other
-        folder or pattern are paths. Items of a URL such as ``"s3://bucket/*.jpg"`` are bytes.
+        ``.feather``, ``.csv`` and ``.csv.gz``, ``.zip``, ``.tar``; an image or sound file. With a glob
+        pattern, the items of its files follow each other, in natural order of their names. A folder of
+        nothing but Parquet files or folders is read as one. Items of any other folder or pattern are paths.
+        Items of a URL such as ``"s3://bucket/*.jpg"`` are bytes.
     *arguments, **options
         Passed to the function of `seqkit.sources` for this kind: ``read("faces.h5", "image")``.
     open_fn : callable, optional
@@ -159,6 +159,4 @@ def _reader(path: str) -> str:
             " open_fn=, a function of the path. For lines it returns list(file) of an open file. Known"
             f" are {', '.join(READERS)}, images and sound."
         )
-    if {"state.json", "dataset_dict.json"} & {*os.listdir(path)}:
-        return "huggingface.huggingface"
     return "parquet.parquet" if _holds_only_parquet(path) else "files.files"

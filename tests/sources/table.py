@@ -149,7 +149,7 @@ def of_huggingface(folder: Path) -> tuple[sk.View[Any], list[Any]]:
 
     datasets.disable_progress_bars()
     datasets.Dataset.from_list(ROWS).save_to_disk(folder / "a")
-    return sk.read(folder / "a"), ROWS
+    return sk.read(folder / "a", open_fn=datasets.load_from_disk), ROWS
 
 
 def of_remote(folder: Path) -> tuple[sk.View[Any], list[Any]]:

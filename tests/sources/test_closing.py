@@ -160,7 +160,6 @@ def test_a_npy_file_that_was_replaced_is_refused(tmp_path: Path) -> None:
         ("zarr", "zarr", "zarr"),
         ("parquet", "pyarrow", "pyarrow"),
         ("arrow", "pyarrow", "pyarrow"),
-        ("huggingface", "datasets", "datasets"),
     ],
 )
 def test_a_missing_library_is_named_when_the_view_is_built(

@@ -1346,23 +1346,6 @@ def _(folder: Path) -> Any:
     return of_format("numpy", x=[1, 2]), [{"x": 1}, {"x": 2}]
 
 
-@cell("huggingface", "saved with a format", "datasets")
-def _(folder: Path) -> Any:
-    import datasets
-
-    datasets.disable_progress_bars()
-    data = datasets.Dataset.from_dict({"x": [1, 2]}).with_format("pandas")
-    data.save_to_disk(folder / "a")
-    return lambda: sk.read(folder / "a"), refused("in pandas format are tables", "file: .*a$")
-
-
-@cell("huggingface", "broken file", "datasets")
-def _(folder: Path) -> Any:
-    (folder / "a").mkdir()
-    (folder / "a" / "state.json").write_text("{")
-    return lambda: sk.read(folder / "a"), refused(rf"{folder}/a\b")
-
-
 # -------------------------------------------------------------------- files behind a URL
 
 
@@ -1390,7 +1373,7 @@ def _(folder: Path) -> Any:
 
 SOURCES = [
     *("files", "images", "audio", "npy", "npz", "tar", "zip", "hdf5", "zarr"),
-    *("parquet", "arrow", "sqlite", "huggingface", "remote"),
+    *("parquet", "arrow", "sqlite", "remote"),
 ]
 
 

@@ -86,7 +86,7 @@ def huggingface(folder: Path) -> sk.View[Any]:
     datasets = pytest.importorskip("datasets")
     datasets.disable_progress_bars()
     datasets.Dataset.from_dict(columns()).save_to_disk(folder / "a")
-    return sk.read(folder / "a")
+    return sk.read(folder / "a", open_fn=datasets.load_from_disk)
 
 
 def by_hand(folder: Path) -> sk.View[Any]:

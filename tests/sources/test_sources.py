@@ -502,7 +502,7 @@ def test_a_missing_file_is_refused_when_the_view_is_built(name: str, tmp_path: P
         sk.read(tmp_path / f"missing.{name}")
 
 
-@pytest.mark.parametrize("name", ["csv", "npz", "hdf5", "zarr", "arrow", "huggingface"])
+@pytest.mark.parametrize("name", ["csv", "npz", "hdf5", "zarr", "arrow"])
 def test_each_function_refuses_a_missing_file(name: str, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=f"^{name}: there is nothing at"):
         getattr(sources, name)(tmp_path / "missing")
