@@ -166,7 +166,7 @@ class Samples(View[Any]):
             return super()._iter(plan)
         # The node below learns the order. So a key out of range must not end the plan.
         decided, positions = Decided(plan, self._position), count()
-        items = self._sources[0]._iter(decided.ints())
+        items = self._sources[0]._iter(decided)
 
         def read(key: Any) -> Any:
             if isinstance(decided.at(next(positions)), int):

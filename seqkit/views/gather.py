@@ -268,7 +268,7 @@ class GatherView(Columns[Any]):
                 return error
 
         decided = Decided(plan, decide)
-        items, positions = self._sources[0]._iter(decided.ints()), count()
+        items, positions = self._sources[0]._iter(decided), count()
 
         def read(i: int) -> Any:
             j = decided.at(next(positions))

@@ -236,11 +236,11 @@ class AddCache(View[T]):
     def _iter(self, plan: Plan) -> Iterator[Any]:
         if not (self._reads_ahead and ends(plan)):
             return super()._iter(plan)
-        held = Decided(plan, self._holds)
-        items, positions = self._sources[0]._iter(held.where(False)), count()
+        needed = Decided(plan, lambda i: None if self._holds(i) else i)
+        items, positions = self._sources[0]._iter(needed), count()
 
         def read(i: int) -> Any:
-            return self._get(i) if held.at(next(positions)) else self._draw(i, items)
+            return self._get(i) if needed.at(next(positions)) is None else self._draw(i, items)
 
         return surviving(self, plan, read)
 

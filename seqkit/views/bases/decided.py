@@ -1,4 +1,4 @@
-"""`Decided`: a decision about each item of a plan, made once for all iterations of the plan."""
+"""`Decided`: the plan of a source whose indices are decided one by one."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ __all__ = ["Decided"]
 
 
 class Decided:
-    """Decisions about the items of a plan, made in order, each when it is first needed.
+    """The indices to read from a source for the items of a plan, each decided once, when it is first needed.
 
-    A view uses it to split a plan among sources that work ahead. All of them must use the same decisions,
-    even if the decision would differ at a later time.
+    A decision that is no int, such as an exception, means that nothing is read. A view uses it to tell a
+    source that works ahead which items will be read, even if the decision would differ at a later time. It
+    is the plan of the source.
 
-    >>> seen = Decided([7, 8, 9], lambda i: i % 2)
-    >>> list(seen.where(1)), seen.at(1)
-    ([7, 9], 0)
+    >>> seen = Decided([7, 8, 9], lambda i: i if i % 2 else None)
+    >>> list(seen), seen.at(1)
+    ([7, 9], None)
     """
 
     def __init__(self, plan: Plan, decide: Callable[[int], Any]) -> None:
@@ -36,25 +37,7 @@ class Decided:
                 self._decisions.append(self._decide(next(self._undecided)))
             return self._decisions[position]
 
-    def where(self, wanted: Any) -> Plan:
-        """Return the part of the plan whose items have this decision."""
-        return _Part(self, lambda i, decision: i if decision == wanted else None)
-
-    def ints(self) -> Plan:
-        """Return the plan of the decisions that are ints, such as indices in another sequence."""
-        return _Part(self, lambda i, decision: decision if isinstance(decision, int) else None)
-
-
-class _Part:
-    """The indices that `choose` makes of the items of a plan and their decisions, apart from None."""
-
-    def __init__(self, decided: Decided, choose: Callable[[int, Any], int | None]) -> None:
-        self.plan = decided.plan
-        self._decided = decided
-        self._choose = choose
-
     def __iter__(self) -> Iterator[int]:
-        for position, i in enumerate(each(self.plan)):
-            j = self._choose(i, self._decided.at(position))
-            if j is not None:
+        for position, _ in enumerate(each(self.plan)):
+            if isinstance(j := self.at(position), int):
                 yield j
