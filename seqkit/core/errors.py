@@ -36,7 +36,6 @@ POLICIES = get_args(Policy)
 
 # No text of an error is longer than a screen.
 _MOST_STEPS = 8
-_MOST_LINES = 12
 _MOST_LETTERS = 800
 
 _policy: ContextVar[Policy] = ContextVar("seqkit_errors", default="wrap")
@@ -390,7 +389,8 @@ def summary(error: BaseException) -> str:
     'ValueError: bad header; file: a.png'
     """
     try:
-        text = _clipped(str(error).rstrip())
+        text = str(error).rstrip()
+        text = text if len(text) <= _MOST_LETTERS else text[:_MOST_LETTERS] + " …"
     except Exception:
         text = "<its text cannot be shown>"
     notes = [str(note) for note in getattr(error, "__notes__", ()) if "\n" not in str(note)]
@@ -398,11 +398,3 @@ def summary(error: BaseException) -> str:
     if isinstance(error, RemoteError):
         return text  # already a summary
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _clipped(text: str) -> str:
-    """Return a text of at most 12 lines and 800 letters, which ends in "…" if something is left out."""
-    lines = text.splitlines()[: _MOST_LINES + 1]
-    if len(text) <= _MOST_LETTERS and len(lines) <= _MOST_LINES:
-        return text
-    return "\n".join(lines[:_MOST_LINES])[:_MOST_LETTERS] + " …"

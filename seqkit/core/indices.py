@@ -68,17 +68,11 @@ def as_index_map(indices: Any, who: str, length: Callable[[], Length]) -> range 
             return indices
         return _from_start(as_array(indices), length)
     array = _index_array(indices, who)
-    if array.ndim != 1:
-        raise TypeError(f"{who} must be one-dimensional, got {array.ndim} dimensions")
-    if array.dtype == np.bool_:
-        if len(array) != (n := length()):
-            raise IndexError(f"{who}: a mask of {len(array)} flags does not fit a sequence of length {n}")
-        return np.flatnonzero(array)
-    if array.size == 0:
-        return array.astype(np.int64)
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"{who} must be ints, got {array.dtype} ({_preview(indices)})")
-    return _from_start(array, length)
+    if array.dtype != np.bool_:
+        return _from_start(array, length)
+    if len(array) != (n := length()):
+        raise IndexError(f"{who}: a mask of {len(array)} flags does not fit a sequence of length {n}")
+    return np.flatnonzero(array)
 
 
 def _from_start(array: IndexArray, length: Callable[[], Length]) -> IndexArray:
@@ -88,20 +82,21 @@ def _from_start(array: IndexArray, length: Callable[[], Length]) -> IndexArray:
 
 
 def _least(array: IndexArray) -> int:
-    return min(array.tolist()) if array.size < 64 else int(array.min())
+    return min(array.tolist(), default=0) if array.size < 64 else int(array.min())
 
 
 def _index_array(indices: Any, who: str) -> npt.NDArray[Any]:
-    if not isinstance(indices, list | np.ndarray):
-        if isinstance(indices, str | bytes | Set | Mapping) or not isinstance(indices, Iterable):
-            hint = ". For the first items use head(n)." if hasattr(indices, "__index__") else ""
-            raise TypeError(f"{who} must be a sequence of ints, got {_preview(indices)}{hint}")
-        indices = np.asarray(indices) if hasattr(indices, "__array__") else list(indices)
-    if isinstance(indices, np.ndarray):
-        is_whole = type(indices) is np.ndarray or not np.ma.is_masked(indices)
-        if is_whole and (indices.dtype.kind != "O" or indices.ndim != 1):
-            return indices
-        indices = indices.tolist()  # such as a column with missing values
+    """Return ints or flags as an array of one dimension."""
+    if isinstance(indices, str | bytes | Set | Mapping) or not isinstance(indices, Iterable):
+        hint = ". For the first items use head(n)." if hasattr(indices, "__index__") else ""
+        raise TypeError(f"{who} must be a sequence of ints, got {_preview(indices)}{hint}")
+    if hasattr(indices, "__array__") and not isinstance(indices, np.ma.MaskedArray):
+        array = np.asarray(indices)
+        if array.ndim != 1:
+            raise TypeError(f"{who} must be one-dimensional, got {array.ndim} dimensions")
+        if array.dtype.kind in "biu":
+            return array
+    indices = indices if isinstance(indices, list) else list(indices)
     values = indices if {int}.issuperset(map(type, indices)) else list(map(plain, indices))
     kinds = set(map(type, values))
     if kinds == {bool}:

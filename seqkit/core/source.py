@@ -15,7 +15,7 @@ from .adapters import TableReader, as_results, reads_many, recognise
 from .chaining import Chainable
 from .epoch import DRAWS, EpochPair
 from .errors import EndOfSequence, fail, fail_at_once
-from .indices import Indices, Plan, as_array, as_list, as_slice, each
+from .indices import Indices, Plan, as_array, as_list, as_slice
 from .lazy import load
 from .lengths import UNKNOWN, Unsized
 from .set_epoch import listeners, tell
@@ -136,8 +136,6 @@ class Source(View[T_co]):
             if isinstance(plan, range) and plan == range(len(data)):
                 items = islice(data, len(data))  # not the items that are appended during the iteration
                 return items if self._copy is None else map(self._copy, items)
-            if kind is range and data.start == 0 and data.step == 1:
-                return cast(Iterator[T_co], each(plan))  # the items are the indices
             if kind is not np.ndarray:
                 return map(data.__getitem__, plan)  # cannot fail, so there are no errors to survive
         return super()._iter(plan)
