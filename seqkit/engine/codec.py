@@ -32,13 +32,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from ..core.buffers import INLINE_BYTES, pickle_apart
 from . import pickling
 
 Block = npt.NDArray[np.uint8]
 
 ALIGNMENT = 64
-# A smaller buffer travels inside the tail, because copying it twice costs less than tracking it once.
-INLINE_BYTES = 4096
 
 
 class Form:
@@ -227,15 +226,7 @@ def encode_shared(value: Any) -> tuple[bytes, list[tuple[int, memoryview]], int]
     Returns a tail of the form `BUFFERS`, the buffers to copy, and the first offset after them. Memory that
     several buffers share is stored once, and is shared again after decoding.
     """
-    buffers: list[memoryview] = []
-
-    def keep(buffer: pickle.PickleBuffer) -> bool:
-        raw = buffer.raw()
-        if raw.nbytes >= INLINE_BYTES:
-            buffers.append(raw)
-        return raw.nbytes < INLINE_BYTES
-
-    pickled = pickling.dumps_for_workers(value, protocol=5, buffer_callback=keep)
+    pickled, buffers = pickle_apart(value, pickling.dumps_for_workers)
     starts = [address(np.frombuffer(raw, np.uint8)) for raw in buffers]
     spans = [0] * (2 * len(buffers))
     moved: list[tuple[int, memoryview]] = []

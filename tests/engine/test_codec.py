@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqkit.engine.codec import ALIGNMENT, INLINE_BYTES, Block, Form, address, aligned, decode, encode
+from seqkit.core.buffers import INLINE_BYTES
+from seqkit.engine.codec import ALIGNMENT, Block, Form, address, aligned, decode, encode
 from seqkit.engine.pickling import dumps_by_value
 from seqkit.engine.results import private
 

@@ -19,7 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import seqkit as sk
-from seqkit.engine.codec import INLINE_BYTES, address
+from seqkit.core.buffers import INLINE_BYTES
+from seqkit.engine.codec import address
 from seqkit.engine.errors import record
 from seqkit.engine.processes import transport
 from seqkit.engine.processes.block import GROUP_BYTES, JobBlock, Packing, Writer, from_file, most_items

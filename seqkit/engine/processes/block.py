@@ -29,7 +29,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..codec import INLINE_BYTES, Block, aligned
+from ...core.buffers import INLINE_BYTES
+from ..codec import Block, aligned
 from ..pickling import dumps_for_workers
 from ..protocol import Unsendable
 from ..results import HEADER_BYTES, Entry, encoded_item, private

@@ -9,6 +9,7 @@ import pickle
 from contextlib import suppress
 from typing import Any, BinaryIO, NoReturn
 
+from ...core.buffers import pickle_apart
 from ...core.plain import plain
 from ...core.randomness import digest
 from ..files import read_buffers, refuse_other, replace_file, write_buffers
@@ -126,22 +127,12 @@ def _text(key: Any) -> str:
 # -------------------------------------------------------------------- files
 
 _MAGIC = b"\x93SKITEM1"
-# A smaller buffer stays in the pickle, which costs less than a separate buffer.
-_INLINE_BYTES = 4096
 # A smaller file is read. Mapping it costs more, and a process can have only about 65,000 maps.
 _MAPPED_BYTES = 1 << 16
 
 
 def _write(file: BinaryIO, value: Any) -> None:
-    buffers: list[memoryview] = []
-
-    def aside(buffer: pickle.PickleBuffer) -> bool:
-        raw = buffer.raw()
-        if raw.nbytes >= _INLINE_BYTES:
-            buffers.append(raw)
-        return raw.nbytes < _INLINE_BYTES
-
-    pickled = pickle.dumps(value, protocol=5, buffer_callback=aside)
+    pickled, buffers = pickle_apart(value)
     write_buffers(file, _MAGIC, [pickled, *buffers])
 
 
