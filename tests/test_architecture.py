@@ -58,6 +58,7 @@ CORE: dict[str, set[str]] = {
     "epoch": set(),
     "expression": set(),
     "lengths": {"expression"},
+    "buffers": set(),
     "once": set(),
     "plain": set(),
     "tracebacks": set(),
@@ -356,6 +357,7 @@ def test_only_public_names_are_imported() -> None:
 def test_parts_of_the_engine_know_no_views() -> None:
     allowed = {
         "core.awaiting",
+        "core.buffers",
         "core.errors",
         "core.indices",
         "core.tracebacks",
