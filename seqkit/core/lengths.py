@@ -131,12 +131,8 @@ def unsized_range(key: slice, n: Unsized, who: str) -> range:
     >>> unsized_range(slice(2, 8, 3), UNBOUNDED, "cycle")
     range(2, 8, 3)
     """
-    start = 0 if key.start is None else operator.index(key.start)
-    step = 1 if key.step is None else operator.index(key.step)
-    if step == 0:
-        raise ValueError("slice step cannot be zero")
-    stop = -1 if key.stop is None else operator.index(key.stop)
-    is_open = key.start is None if step < 0 else key.stop is None
-    if is_open or start < 0 or (key.stop is not None and stop < 0):
+    bounds = [operator.index(bound) for bound in (key.start, key.stop) if bound is not None]
+    is_open = (key.start if key.step is not None and operator.index(key.step) < 0 else key.stop) is None
+    if is_open or min(bounds, default=0) < 0:
         raise IndexError(f"{who}: a slice from or to the end needs a length, and there is none: {n.reason}")
-    return range(start, stop, step)
+    return range(LAST + 1)[key]
