@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby, islice
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from ...core.adapters import recognise
 from ...core.errors import EndOfSequence, fail
-from ...core.indices import Endless, IndexArray, Indices, Plan, Translated, as_list, each
+from ...core.indices import Endless, IndexArray, Indices, Plan, Translated, as_list
 from ...core.iteration import surviving
 from ...core.lengths import UNKNOWN
 from ...core.source import PLAIN, Source, owned
@@ -113,20 +113,12 @@ class Kept:
     def iterate(self, plan: Plan) -> Groups:
         """Return the groups of a plan, to be read in its order.
 
-        In a worker the iteration may be a part of a longer one, so its last group is kept, and the next part
-        uses it.
+        In a worker the iteration may be a part of a longer one. So its groups are kept, for the next part.
         """
-        if self._groups._reads_ahead or get_worker_info() is None:
-            alone = self._groups._iter(plan)
-            return Groups(lambda number: Group(number, next(alone)))
-        first = self.find(next(iter(plan), -1))
-        groups = self._groups._iter(plan if first is None else _Rest(plan))
-
-        def read(number: int) -> Group:
-            self._make_room()
-            return self._keep(Group(number, next(groups)))
-
-        return Groups(read, first)
+        if not self._groups._reads_ahead and get_worker_info() is not None:
+            return Groups(self.read)
+        groups = self._groups._iter(plan)
+        return Groups(lambda number: Group(number, next(groups)))
 
     def _make_room(self) -> None:
         self._recent.groups = () if get_worker_info() is None else self._recent.groups[:1]
@@ -140,16 +132,6 @@ class Kept:
 _IN_MEMORY = {list, tuple, dict, str, bytes, np.ndarray}
 
 
-class _Rest:
-    """A plan without its first index."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-
-    def __iter__(self) -> Iterator[int]:
-        return islice(each(self.plan), 1, None)
-
-
 class Groups:
     """The groups of an iteration. Each is read once for successive items, even if reading it fails.
 
@@ -157,8 +139,6 @@ class Groups:
     ----------
     read : callable
         Reads the group of a number.
-    first : Group, optional
-        The first group, if it was read already.
 
     Examples
     --------
@@ -168,10 +148,10 @@ class Groups:
     ('abc', 'abc')
     """
 
-    def __init__(self, read: Callable[[int], Group], first: Group | None = None) -> None:
+    def __init__(self, read: Callable[[int], Group]) -> None:
         self._read = read
-        self._number = -1 if first is None else first.number
-        self._group = first
+        self._number = -1
+        self._group: Group | None = None
         self._failure: Exception | None = None
 
     def read(self, number: int) -> Group:
