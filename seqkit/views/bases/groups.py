@@ -98,18 +98,6 @@ class Kept:
             group = self._keep(Group(number, self._groups._get(number)))
         return group
 
-    def read_many(self, numbers: list[int], last: int) -> dict[int, Group]:
-        """Return several groups by their numbers, and keep one of them."""
-        found = {number: group for number in numbers if (group := self.find(number)) is not None}
-        missing = [number for number in numbers if number not in found]
-        if missing:
-            self._make_room()
-            for number, items in zip(missing, self._groups._getmany(missing), strict=True):
-                found[number] = Group(number, items)
-        if last in missing:
-            self._keep(found[last])
-        return found
-
     def iterate(self, plan: Plan) -> Groups:
         """Return the groups of a plan, to be read in its order.
 
@@ -209,9 +197,7 @@ class ItemsOfGroups(View[Any]):
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         wanted, numbers = as_list(indices), as_list(self._whiches(indices))
-        if not wanted:
-            return []
-        groups = self._kept.read_many(sorted(set(numbers)), numbers[-1])
+        groups = {number: self._kept.read(number) for number in dict.fromkeys(numbers)}
         return [self._pick(i, groups[number]) for i, number in zip(wanted, numbers, strict=True)]
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
