@@ -229,22 +229,22 @@ class DataLoader(Displayed, Generic[Batch]):
         self.__counter = Sampler()  # has the number of the next epoch
         # Where a state goes on: an epoch, a batch, and a checksum of the keys before it.
         self.__start: tuple[int, int, int | None] = 0, 0, None
-        self.__options: Any
         self.__pipeline: Pipeline
+        self.__told: int | None = None  # the epoch that a sampler of another library was told last
         self.__is_closed = self.__is_seeded = False
         self.__said: set[str] = set()
         self.__renew()
         self.__take({field.name: getattr(self, field.name) for field in fields(self)})
-        options, pipeline = self.__options, self.__pipeline
-        if options.pin_memory and self._kind.pinner is None:
+        if self.pin_memory and self._kind.pinner is None:
             warn(
                 f"'pin_memory' argument is set as true but {self._kind.no_pinning}, then device pinned memory"
                 " won't be used.",
                 UserWarning,
             )
-        warn_of_workers(pipeline.workers if options.method == "process" else 0)
-        if pipeline.workers < options.num_workers and options.iterable_split is None:
-            warn_of_one_reader(options.dataset, options.num_workers)
+        workers = self.__pipeline.workers
+        warn_of_workers(workers if self.method == "process" else 0)
+        if workers < self.num_workers and self.iterable_split is None:
+            warn_of_one_reader(self.dataset, self.num_workers)
 
     def __renew(self) -> None:
         """Begin without workers."""
@@ -255,8 +255,8 @@ class DataLoader(Displayed, Generic[Batch]):
         self.__latest: Position | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:
-        options = vars(self).get("_DataLoader__options")
-        if options is None or name not in vars(options):
+        pipeline = vars(self).get("_DataLoader__pipeline")
+        if pipeline is None or name not in vars(pipeline.options):
             super().__setattr__(name, value)
             return
         with hiding_frames():
@@ -266,10 +266,10 @@ class DataLoader(Displayed, Generic[Batch]):
                     " initialized"
                 )
             if name != "collate_fn":
-                self.__take({**vars(options), name: value}, is_same=name not in _OF_THE_ORDER)
+                self.__take({**vars(pipeline.options), name: value}, is_same=name not in _OF_THE_ORDER)
             elif value is not self.collate_fn:
                 value = value.collate_fn if isinstance(value, Composed) else value
-                self.__take({**vars(options), name: value, "batchify_fn": None}, is_same=True)
+                self.__take({**vars(pipeline.options), name: value, "batchify_fn": None}, is_same=True)
 
     def __take(self, given: dict[str, Any], is_same: bool = False) -> None:
         """Use these arguments from the next epoch that starts workers on."""
@@ -279,7 +279,6 @@ class DataLoader(Displayed, Generic[Batch]):
         if is_same:
             before = self.__pipeline
             pipeline = Pipeline(options, self._kind, before.seed, (before.sampler, before.batch_sampler))
-            pipeline.told = before.told
         else:
             given = options.generator if options.seed is None else options.seed
             seed = self._kind.seed() if given is None else as_seed(given, "DataLoader: seed")
@@ -289,9 +288,9 @@ class DataLoader(Displayed, Generic[Batch]):
         self.__is_endless = any(isinstance(one, InfiniteSampler) for one in samplers)
         if samplers and not self.__is_endless:
             self.__counter = outer if samplers[-1] is chain_of(outer)[-1] else samplers[-1]
-            if "_DataLoader__options" in vars(self):
+            if "_DataLoader__pipeline" in vars(self):
                 self.__count(epoch)
-        self.__options, self.__pipeline, self.__shown = options, pipeline, None
+        self.__pipeline, self.__shown = pipeline, None
         vars(self).update(
             vars(options),
             batch_size=pipeline.size,
@@ -326,7 +325,7 @@ class DataLoader(Displayed, Generic[Batch]):
         """
         if told is not None and self.__pipeline.has_order:
             pass_epoch(self.__pipeline.keys, told)
-        self.__pipeline.told = told
+        self.__told = told
         restore(self.__pipeline.given, sampler)
         self.__count(epoch)
         tell(self.__pipeline.listeners(), epoch, again=True)
@@ -363,7 +362,7 @@ class DataLoader(Displayed, Generic[Batch]):
             self.__refuse()
             self.__settle()
             self.__draw_seed()
-            options, pipeline, position, node = self.__options, self.__pipeline, self.__upcoming(), None
+            pipeline, position, node = self.__pipeline, self.__upcoming(), None
             try:
                 keys = self.__keys(position)
                 node = self.__node(position.epoch, keys is not None)
@@ -375,16 +374,16 @@ class DataLoader(Displayed, Generic[Batch]):
             if self.__counter.epoch == position.epoch:  # nobody has iterated the sampler
                 self.__count(position.epoch + 1)
             self.__latest, self.__start = position, (0, 0, None)
-        if options.shuffle and "ranks" not in self.__said and warn_of_ranks(options.dataset):
+        if self.shuffle and "ranks" not in self.__said and warn_of_ranks(self.dataset):
             self.__said.add("ranks")
         return batches, position, partial(self.__ended, node, pipeline, position)
 
     def __refuse(self) -> None:
         """Refuse an epoch of a closed loader, and a second one over an iterator."""
         pipeline = self.__pipeline
-        if self.__is_closed and self.__options.num_workers:
+        if self.__is_closed and self.num_workers:
             raise RuntimeError("DataLoader: the loader is closed; make a new one")
-        source = self.__options.dataset if pipeline.split else pipeline.innermost
+        source = self.dataset if pipeline.split else pipeline.innermost
         if self.__latest is not None and is_one_shot(source):
             raise RuntimeError(
                 f"DataLoader: the {'data set' if pipeline.split else 'sampler'} is an iterator"
@@ -401,7 +400,8 @@ class DataLoader(Displayed, Generic[Batch]):
 
     def __draw_seed(self) -> None:
         """Draw a number as PyTorch does, if it shuffles or a sampler of another library does."""
-        options, pipeline = self.__options, self.__pipeline
+        pipeline = self.__pipeline
+        options = pipeline.options
         if options.seed is options.generator is None and (options.shuffle or pipeline.is_foreign):
             number = self._kind.draw()
             if number is not None and not self.__is_seeded:
@@ -412,7 +412,7 @@ class DataLoader(Displayed, Generic[Batch]):
         if seed != self.seed:
             self.__close_nodes()
             vars(self)["seed"] = self.__pipeline.seed = seed
-            if self.__options.shuffle:
+            if self.shuffle:
                 self.sampler.seed = seed
 
     def __keys(self, position: Position) -> Iterator[Any] | None:
@@ -422,7 +422,7 @@ class DataLoader(Displayed, Generic[Batch]):
             return None
         if order is not None:
             # Workers that outlive an epoch do not see a sampler change. A single sample is seeded by its key.
-            sends_keys = self.__options.persistent_workers or (pipeline.workers and not pipeline.is_batched)
+            sends_keys = self.persistent_workers or (pipeline.workers and not pipeline.is_batched)
             rest = map(pipeline.as_key, iter(order[position.batch :]))
             return drawn(rest, position.batch, deque()) if sends_keys else None
         crcs = position.crcs = deque([0] * Units(pipeline).is_checked)
@@ -445,7 +445,7 @@ class DataLoader(Displayed, Generic[Batch]):
 
     def __node(self, epoch: int, by_keys: bool) -> View[Any]:
         """Return the view of the items, computed ahead by workers."""
-        if not self.__options.persistent_workers:
+        if not self.persistent_workers:
             return self.__kept(self.__pipeline.ahead(self.__pipeline.items(epoch, by_keys), epoch))
         if self.__persistent is None:
             self.__persistent = self.__kept(self.__pipeline.ahead(self.__pipeline.items(epoch, by_keys)))
@@ -458,7 +458,7 @@ class DataLoader(Displayed, Generic[Batch]):
 
     def __read(self, node: View[Any], position: Position, keys: Iterator[Any] | None) -> Iterator[Any]:
         """Begin to read an epoch from a position on."""
-        pipeline, options = self.__pipeline, self.__options
+        pipeline = self.__pipeline
         plan: Any = keys
         if pipeline.last == "rollover":
             view, plan = node, pipeline.batches(position.epoch)[position.batch :]
@@ -469,11 +469,11 @@ class DataLoader(Displayed, Generic[Batch]):
             elif keys is None:
                 plan = range(position.batch, int(view._n))
         if isinstance(view, Prefetch):
-            batches = restarting(view.reading(plan, options.in_order))
+            batches = restarting(view.reading(plan, self.in_order))
         else:
             # Keys can be drawn once only. The base class reads each of them, in any view.
             batches = (type(view) if keys is None else View)._iter(view, plan)
-        is_pinned = options.pin_memory and self._kind.pinner is not None
+        is_pinned = self.pin_memory and self._kind.pinner is not None
         return map(self._kind.pin, batches) if is_pinned else batches
 
     def __ended(self, node: View[Any], pipeline: Pipeline, position: Position) -> None:
@@ -486,7 +486,7 @@ class DataLoader(Displayed, Generic[Batch]):
                 self.__said.add("none")
 
     def __finished(self, node: View[Any] | None) -> None:
-        if node is not None and not self.__options.persistent_workers:
+        if node is not None and not self.persistent_workers:
             for one in self.__pipeline.nodes(node):
                 one.close()
 
@@ -503,14 +503,14 @@ class DataLoader(Displayed, Generic[Batch]):
         RuntimeError
             If no position is known: with ``in_order=False``, and with ``iterable_split="workers"``.
         """
-        if not self.__options.in_order:
+        if not self.in_order:
             raise RuntimeError("DataLoader: with in_order=False no position says which batches were read")
         if self.__pipeline.split == "workers":
             raise RuntimeError("DataLoader: with iterable_split='workers' there is no state_dict")
         position = self.__current()
         if position is not self.__latest and position.batch and self.__start[2] is not None:
             position.crcs.append(self.__start[2])
-        return state_at(self.__pipeline, position)
+        return state_at(self.__pipeline, position, self.__told)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Let the next iterator begin with the batch that came next when `state_dict` was called.
@@ -538,7 +538,7 @@ class DataLoader(Displayed, Generic[Batch]):
         with self.__lock:
             check_state(state, self.__pipeline)
             pipeline, seed = self.__pipeline, self.__pipeline.seed
-            before = self.epoch, pipeline.told, state_of(pipeline.given)
+            before = self.epoch, self.__told, state_of(pipeline.given)
             try:
                 self.__reseed(state.get("seed", seed))
                 self.__move(state["epoch"], state.get("sampler_epoch"), state.get("sampler"))
@@ -548,7 +548,7 @@ class DataLoader(Displayed, Generic[Batch]):
                 self.__move(*before)
                 raise
             self.__latest, self.__start = None, (state["epoch"], batch, state.get("keys"))
-            if "dataset" in state and keeps_dataset_state(self.__options):
+            if "dataset" in state and keeps_dataset_state(self.__pipeline.options):
                 self.dataset.load_state_dict(state["dataset"])
 
     def __batch_of(self, state: dict[str, Any]) -> int:
@@ -616,7 +616,7 @@ class DataLoader(Displayed, Generic[Batch]):
     def __arguments(self) -> list[str]:
         """Return the arguments that are not the defaults, as text."""
         defaults = {field.name: field.default for field in fields(self)[1:]}
-        return shown(defaults, {name: getattr(self.__options, name) for name in defaults})
+        return shown(defaults, {name: getattr(self.__pipeline.options, name) for name in defaults})
 
     def _explained(self) -> tuple[str, list[str], View[Any]]:
         """Return what `explain` shows: this loader, its length and state, and the view that it reads."""
@@ -646,12 +646,11 @@ class DataLoader(Displayed, Generic[Batch]):
 
         `dataset` has the same items. None (the default) is that of this loader.
         """
-        own = vars(self.__options) | {"num_workers": num_workers, "method": method, "seed": self.seed}
+        own = vars(self.__pipeline.options) | {"num_workers": num_workers, "method": method}
         own |= {"timeout": timeout if num_workers else 0, "multiprocessing_context": context}
         own |= {"shm_size": own["shm_size"] if method == "process" and num_workers else None}
-        own |= dict.fromkeys(("generator", "prefetch_factor")) | dict.fromkeys(
-            ("pin_memory", "persistent_workers"), False
-        )
+        own |= {"seed": self.seed, "generator": None, "prefetch_factor": None}
+        own |= {"pin_memory": False, "persistent_workers": False}
         given = own.pop("dataset")
         return type(self)(given if dataset is None else dataset, **own)
 

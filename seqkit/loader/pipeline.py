@@ -152,7 +152,6 @@ class Pipeline:
             self.keys = reader if size is None else BatchSampler(reader, size, last=self.last)
         self.innermost = chain_of(self.keys)[-1] if self.has_order else options.dataset
         self.is_foreign = self.has_order and not isinstance(self.innermost, Sampler | View)
-        self.told: int | None = None  # the epoch that a sampler of another library was told last
         self.rows_are_keys = kind.rows_are_keys and not isinstance(self.batch_sampler, Sampler)
 
     def composed(self) -> Callable[[Any], Any]:
