@@ -149,7 +149,7 @@ BUDGETS = {
     "loader": 1322,
     "observe": 2672,
     "samplers": 1100,
-    "sources": 1760,
+    "sources": 1757,
     "stores": 1281,
     "streams": 1158,
     "testing": 700,

@@ -109,13 +109,12 @@ def _check(mode: Any) -> None:
 
 
 def _array(image: Any, mode: str | None) -> Any:
+    from PIL import ImageOps
+
     rawmode = _rawmode(image)
     _check_values(image, rawmode, mode)
     image.load()
-    if any(key in image.info for key in ("exif", "xmp", "XML:com.adobe.xmp", "Raw profile type exif")):
-        from PIL import ImageOps
-
-        image = ImageOps.exif_transpose(image)
+    ImageOps.exif_transpose(image, in_place=True)
     if mode is not None and image.mode != mode:
         if mode not in DEEP.get(image.mode, (mode,)):
             raise ValueError(

@@ -33,8 +33,9 @@ def sqlite(
     path : path-like
         The database. Each thread of each process opens it for reading when it first needs it.
     query : str
-        The name of a table or of a view, or a query with one ``?`` for the id of a row:
-        ``"SELECT image, label FROM samples WHERE rowid = ?"``.
+        The name of a table, or a query with one ``?`` for the id of a row:
+        ``"SELECT image, label FROM samples WHERE rowid = ?"``. Views of SQLite, and tables without row ids,
+        need a query.
     ids : indexable or str, optional
         The ids in the order of the view, which are read now, or a query that selects them. None (the
         default): all row ids of the table `query`, in order.
@@ -46,12 +47,11 @@ def sqlite(
     Raises
     ------
     ValueError
-        If a query has no `ids`, or if the table has no row ids. When a row is read: if the query has two
-        columns of one name.
+        If a query has no `ids`. When a row is read: if the query has two columns of one name.
     FileNotFoundError
         If there is no file.
     sqlite3.Error
-        If the database cannot be read.
+        If the database cannot be read, or the table has no row ids.
 
     Notes
     -----
@@ -86,8 +86,6 @@ def sqlite(
         if isinstance(ids, str):
             ids = [row[0] for row in database.execute(ids)]
         found = values_of(ids, "sqlite: ids")
-        if None in found[:1]:  # the row ids of a view of SQLite
-            raise ValueError("sqlite: the rows have no ids. Pass a query with ? for a key, and the keys.")
     return PerProcess(partial(SqliteRows, name, query, found), "sqlite", name, per_thread=True, block=256)
 
 
