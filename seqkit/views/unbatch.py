@@ -8,7 +8,6 @@ from ..core.arguments import optional_int, positive_int
 from ..core.errors import EndOfSequence
 from ..core.indices import IndexArray, Indices, as_array
 from ..core.lengths import UNKNOWN, Length, Unsized, is_measured, sized
-from ..core.once import Deferred
 from ..core.source import as_view
 from ..core.view import Indexable, T, View
 from .bases.groups import Group, ItemsOfGroups, Kept
@@ -75,7 +74,6 @@ class Unbatch(ItemsOfGroups):
         self._batch_size = batch_size
         self._last_batch_size = last_batch_size
         self._length_reads = last_batch_size is None
-        self._measured: Deferred[Length] = Deferred()
         self._kept = Kept(source)
 
     @property
@@ -84,9 +82,6 @@ class Unbatch(ItemsOfGroups):
         return self._batch_size
 
     def _length(self) -> Length:
-        return self._measured.get(self._measure)
-
-    def _measure(self) -> Length:
         batches, last = self._sources[0]._n, self._last_batch_size
         if isinstance(batches, Unsized) or batches == 0:
             return batches
