@@ -31,7 +31,7 @@ from .advice import warn_of_no_batch, warn_of_one_reader, warn_of_ranks, warn_of
 from .checks import check
 from .epoch import Epoch, Position, drawn
 from .pipeline import BatchKind, Composed, Pipeline
-from .state import Units, check_place, check_state, keeps_dataset_state, state_at
+from .state import Units, batch_of, check_state, keeps_dataset_state, state_at
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -553,8 +553,8 @@ class DataLoader(Displayed, Generic[Batch]):
 
     def __batch_of(self, state: dict[str, Any]) -> int:
         """Return the batch that comes next in the middle of an epoch."""
-        check_place(state, self.__pipeline)
-        batch, length = Units(self.__pipeline).resume(state["delivered"]), self.__upcoming().length
+        batch = batch_of(state, self.__pipeline)
+        length = self.__upcoming().length
         if length is not None and batch > length:
             raise ValueError(f"DataLoader: the state is behind batch {batch}, but an epoch has {length}")
         return batch

@@ -18,7 +18,7 @@ from .epoch import Position, checksum
 from .keys import AtKeys, Samples
 from .pipeline import Pipeline
 
-__all__ = ["Units", "check_place", "check_state", "keeps_dataset_state", "state_at"]
+__all__ = ["Units", "batch_of", "check_state", "keeps_dataset_state", "state_at"]
 
 _FIELDS = ("version", "epoch", "delivered", "unit", "order")
 
@@ -89,7 +89,7 @@ def state_at(pipeline: Pipeline, position: Position, told: int | None) -> dict[s
         "epoch": position.epoch,
         "delivered": delivered,
         "unit": units.unit,
-        "order": fingerprint(pipeline) if delivered else None,
+        "order": fingerprint(pipeline, units) if delivered else None,
         **{name: value for name, value in state.items() if value is not None},
     }
 
@@ -104,9 +104,9 @@ def keeps_dataset_state(options: Any) -> bool:
     return is_in_step and has_method(data, "state_dict") and has_method(data, "load_state_dict", {})
 
 
-def fingerprint(pipeline: Pipeline) -> str:
+def fingerprint(pipeline: Pipeline, units: Units) -> str:
     """Return a digest of the order in which all processes together read the data set."""
-    options, units = pipeline.options, Units(pipeline)
+    options = pipeline.options
     data = options.dataset if pipeline.split else as_view(options.dataset, "DataLoader")
     facts: list[Any] = [order_digest(data), pipeline.seed if options.shuffle else None]
     if pipeline.has_order:
@@ -139,8 +139,11 @@ def check_state(state: Any, pipeline: Pipeline) -> None:
         )
 
 
-def check_place(state: Mapping[str, Any], pipeline: Pipeline) -> None:
-    """Refuse a state in the middle of an epoch that another order, batch size or number of processes has."""
+def batch_of(state: Mapping[str, Any], pipeline: Pipeline) -> int:
+    """Return the batch with which an epoch goes on, in the middle of it.
+
+    Refuse a state of another order, batch size or number of processes.
+    """
     units = Units(pipeline)
     if state.get("world", 1) != units.world:
         raise ValueError(
@@ -148,9 +151,10 @@ def check_place(state: Mapping[str, Any], pipeline: Pipeline) -> None:
             f" this loader has {units.world}. Resume with as many processes, or give the loader a"
             " seqkit.samplers.DistributedSampler or ShardedSampler that deals out what is left"
         )
-    refuse_other_order("DataLoader: the data set or sampler", state["order"], fingerprint(pipeline))
+    refuse_other_order("DataLoader: the data set or sampler", state["order"], fingerprint(pipeline, units))
     if (state["delivered"] - units.base()) % units.step and units.share is None:
         raise ValueError(
             f"DataLoader: the state is behind {state['delivered']} samples, where no batch of {units.step}"
             " ends. Use the batch size of the state until the end of the epoch"
         )
+    return units.resume(state["delivered"])
