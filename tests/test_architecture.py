@@ -146,7 +146,7 @@ BUDGETS = {
     "collation": 758,
     "core": 1989,
     "engine": 6228,
-    "loader": 1322,
+    "loader": 1323,
     "observe": 2672,
     "samplers": 1100,
     "sources": 1757,
