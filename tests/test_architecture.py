@@ -149,7 +149,7 @@ BUDGETS = {
     "loader": 1323,
     "observe": 2672,
     "samplers": 1100,
-    "sources": 1757,
+    "sources": 1772,
     "stores": 1281,
     "streams": 1158,
     "testing": 700,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tarfile
 from collections.abc import Iterator
@@ -24,7 +25,9 @@ NUMBER_COLUMNS = np.concatenate([np.arange(start, start + width) for start, widt
 LAST_COLUMNS = np.cumsum(NUMBERS[:, 1]) - 1
 POWERS = 8 ** np.arange(5, -1, -1)
 BLANK = ord(" ")
-KINDS = {ord("0"): FILE, ord("5"): FOLDER}
+TIMES = "times"
+KINDS = {ord("0"): FILE, ord("5"): FOLDER, ord("x"): TIMES}
+TIME = re.compile(rb"(\d+) [acm]time=-?[\d.]+\n")
 
 Rows = npt.NDArray[np.uint8]
 
@@ -46,9 +49,10 @@ def plain_members(file: IO[bytes], offset: int) -> PlainMembers:
     """Return the members from the header at `offset` on, up to a header that is not plain.
 
     A plain header is that of a file or folder with a short name and a right checksum, in the format ustar or
-    that of GNU, and the data of the member are complete. All else is left to `tarfile`: links, long names,
-    sparse files, and the end of the archive. Returns at most `BLOCK` members, and no member if the first
-    header is not plain.
+    that of GNU, and the data of the member are complete. A header of the format PAX may precede it if it has
+    only times. Python writes such a header for each file that it adds. All else is left to `tarfile`: links,
+    long names, sparse files, and the end of the archive. Returns at most `BLOCK` members, and no member if
+    the first header is not plain.
     """
     length = file.seek(0, 2)
     headers, starts, sizes, ends = list[bytes](), list[int](), list[int](), [offset]
@@ -60,6 +64,8 @@ def plain_members(file: IO[bytes], offset: int) -> PlainMembers:
         except ValueError:
             break
         start = offset + HEADER
+        if KINDS.get(header[KIND]) == TIMES and not (size <= HEADER and _are_times(file.read(HEADER))):
+            break
         offset = (
             start if KINDS.get(header[KIND]) == FOLDER else start + (size + HEADER - 1) // HEADER * HEADER
         )
@@ -73,7 +79,12 @@ def plain_members(file: IO[bytes], offset: int) -> PlainMembers:
     plain = _are_plain(rows)
     count = len(rows) if plain.all() else int(plain.argmin())
     kinds = [KINDS[kind] for kind in rows[:count, KIND].tolist()]
-    return PlainMembers(_names(rows[:count], kinds), kinds, starts[:count], sizes[:count], ends[count])
+    while kinds and kinds[-1] == TIMES:  # of a member that is not plain, or that is in the next block
+        kinds.pop()
+    members = [i for i, kind in enumerate(kinds) if kind != TIMES]
+    end, kinds = ends[len(kinds)], [kinds[i] for i in members]
+    names = _names(rows[members], kinds)
+    return PlainMembers(names, kinds, [starts[i] for i in members], [sizes[i] for i in members], end)
 
 
 def _are_plain(rows: Rows) -> npt.NDArray[np.bool_]:
@@ -94,6 +105,18 @@ def _are_plain(rows: Rows) -> npt.NDArray[np.bool_]:
     plain &= ~rows[:, PREFIX].any(axis=1)  # the first part of a long name
     plain &= np.isin(rows[:, KIND], list(KINDS))
     return plain
+
+
+def _are_times(data: bytes) -> bool:
+    """Return whether a header of the format PAX has only times of a member.
+
+    >>> _are_times(b"22 mtime=1700000000.5\\n")
+    True
+    """
+    records, at = data.rstrip(b"\0"), 0
+    while (found := TIME.match(records, at)) and found.end() - at == int(found[1]):
+        at = found.end()
+    return 0 < at == len(records)
 
 
 def _names(rows: Rows, kinds: list[str]) -> list[str]:

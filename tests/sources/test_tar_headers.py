@@ -138,6 +138,25 @@ def test_tarfile_reads_only_the_headers_that_are_not_plain(
     assert len(calls) <= most
 
 
+@pytest.mark.parametrize(
+    ("time", "uid", "most"), [(1.5, 0, 3), (-1.5, 0, 3), (1.5, 8**8, 1010)], ids=["times", "old", "owner"]
+)
+def test_headers_with_only_times_are_plain(
+    time: float, uid: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for number in range(1000):
+            info = tarfile.TarInfo(f"{number}")
+            info.size, info.mtime, info.uid = 3, time, uid
+            archive.addfile(info, io.BytesIO(b"123"))
+    calls = []
+    following = tarfile.TarFile.next
+    monkeypatch.setattr(tarfile.TarFile, "next", lambda archive: (calls.append(1), following(archive))[1])
+    assert [name for name, *_ in scan(file)] == [f"{number}" for number in range(1000)]
+    assert len(calls) <= most
+
+
 def test_an_archive_without_plain_headers_is_rarely_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     tries = []
     monkeypatch.setattr(
