@@ -69,7 +69,7 @@ class NpyFile:
             file.write(b"".join(rows.values()))
             file.flush()
             os.fsync(file.fileno())
-        replace_file(self._done[p], lambda file: None)
+        replace_file(self._done[p], lambda file: None, durable=False)  # a part without it is written again
 
     def check(self, p: int) -> None:
         """All parts have one type."""
