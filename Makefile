@@ -71,13 +71,13 @@ test-examples:
 	$(BIN)/python -m pytest tests/test_examples.py
 
 test-loaders:
-	$(BIN)/python -m pytest $(LOADERS) $(addprefix --ignore=,$(HEAVY) tests/loader/test_frameworks.py)
+	$(BIN)/python -m pytest $(LOADERS) $(addprefix --ignore=,$(HEAVY) tests/loader/test_frameworks.py tests/loader/test_ranks.py)
 
 test-libraries:
 	$(BIN)/python -m pytest $(HEAVY)
 
 test-frameworks: $(VENV)/.frameworks
-	$(BIN)/python -m pytest -m "frameworks and not stress" tests/loader/test_frameworks.py tests/test_engines.py \
+	$(BIN)/python -m pytest -m "frameworks and not stress" tests/loader/test_frameworks.py tests/loader/test_ranks.py tests/test_engines.py \
 		tests/test_examples.py
 
 record:

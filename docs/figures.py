@@ -184,10 +184,14 @@ FIGURES = {
     ),
     "pack": Figure(FEW, lambda x: sk.pack(x), "pack(x)"),
     "random_split": Figure(ONE, lambda x: map(list, sk.random_split(x, [4, 2], seed=0)), "random_split"),
+    "kfold": Figure(ONE, lambda x: [[*test] for _, test in sk.kfold(x, 3, seed=0)], "3 folds"),
     "repeat": Figure({"value": tokens("a")}, lambda x: sk.repeat(x[0]), "repeat(value)", first=5),
     "shard": Figure(ONE, lambda x: [list(sk.shard(x, rank, 2)) for rank in (0, 1)], "2 shards"),
     "split": Figure(ONE, lambda x: sk.split(x, 2), "split(x, 2)"),
     "switch": Figure({"condition": [1, 0, 1], **TWO}, lambda c, x, y: sk.switch(c, x, y), "switch(c, x, y)"),
+    "time_split": Figure(
+        ONE, lambda x: [[*past, *test] for past, test in sk.time_split(x, range(6), 2)], "2 pairs"
+    ),
     "uniter": Figure(FEW, lambda x: sk.uniter(x), "uniter(x)"),
     "window": Figure(FEW, lambda x: sk.window(x, 2), "window(x, 2)"),
 }

@@ -55,6 +55,7 @@ _NAMES = {
     "views.flatten": "flatten",
     "views.gather": "gather take",
     "views.interleave": "interleave",
+    "views.kfold": "kfold",
     "views.mix": "mix",
     "views.random_map": "random_map",
     "views.random_split": "random_split",
@@ -67,6 +68,7 @@ _NAMES = {
     "views.split": "split",
     "views.starmap": "starmap",
     "views.switch": "case switch",
+    "views.time_split": "time_split",
     "views.unbatch": "unbatch",
     "views.uniter": "uniter",
     "views.window": "window",
@@ -109,9 +111,9 @@ _TABLE.update({purpose: f"{__name__}.{where}" for purpose, where in _PURPOSES.it
 # arguments, and None means the first of a list.
 _METHODS: dict[int | None, str] = {
     0: (
-        "add_cache batch cycle debug epochs flatten gather interleave materialize monitor_throughput pack"
-        " prefetch profile random_split shard shuffle shuffle_buffer shuffle_groups split take tune unbatch"
-        " verify window"
+        "add_cache batch cycle debug epochs flatten gather interleave kfold materialize monitor_throughput"
+        " pack prefetch profile random_split shard shuffle shuffle_buffer shuffle_groups split take"
+        " time_split tune unbatch verify window"
     ),
     1: "fallback filter random_map smap starmap",
     None: "collate concatenate mix",

@@ -229,6 +229,9 @@ from .views.gather import (
 from .views.interleave import (
     interleave as interleave,
 )
+from .views.kfold import (
+    kfold as kfold,
+)
 from .views.mix import (
     mix as mix,
 )
@@ -267,6 +270,9 @@ from .views.switch import (
 )
 from .views.switch import (
     switch as switch,
+)
+from .views.time_split import (
+    time_split as time_split,
 )
 from .views.unbatch import (
     unbatch as unbatch,
@@ -309,6 +315,7 @@ __all__ = [
     "gather",
     "get_worker_info",
     "interleave",
+    "kfold",
     "load_packed",
     "materialize",
     "mix",
@@ -332,6 +339,7 @@ __all__ = [
     "starmap",
     "switch",
     "take",
+    "time_split",
     "trace",
     "tune",
     "unbatch",

@@ -1039,6 +1039,18 @@ PASSES = [
         writes=True,
     ),
     Case(
+        "kfold",
+        lambda s: sk.kfold(s, 2)[1][0] if len(s) > 1 else sk.view(s),
+        lambda x: x[: -(-len(x) // 2)],
+        writes=True,
+    ),
+    Case(
+        "time_split",
+        lambda s: sk.time_split(s, range(len(s), 0, -1), 1)[0][1] if len(s) > 1 else sk.view(s),
+        lambda x: x[::-1][len(x) // 2 :] if len(x) > 1 else x,
+        writes=True,
+    ),
+    Case(
         "fallback",
         lambda s: sk.fallback(minus_one, sk.smap(only_even, s)),
         lambda x: [-1 if i % 2 else i for i in x],

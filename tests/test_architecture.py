@@ -142,7 +142,7 @@ PASSIVE = {"Lock", "RLock", "local", "get_ident"}  # what others may use of thre
 # What each room may weigh: its code lines, without docstrings, comments and blank lines. A room that needs
 # more gives its reason in a decision, or cuts elsewhere. Lines that move take their budget along.
 BUDGETS = {
-    "__init__": 102,
+    "__init__": 104,
     "collation": 758,
     "core": 1989,
     "engine": 6228,

@@ -29,6 +29,7 @@ from ..views.epochs import epochs as _epochs
 from ..views.filter import Filter
 from ..views.flatten import flatten as _flatten
 from ..views.gather import gather as _gather
+from ..views.kfold import kfold as _kfold
 from ..views.mix import Stop
 from ..views.random_split import random_split as _random_split
 from ..views.shard import shard as _shard
@@ -36,6 +37,7 @@ from ..views.shuffle import shuffle as _shuffle
 from ..views.shuffle_buffer import shuffle_buffer as _shuffle_buffer
 from ..views.shuffle_groups import shuffle_groups as _shuffle_groups
 from ..views.split import split as _split
+from ..views.time_split import time_split as _time_split
 from ..views.unbatch import unbatch as _unbatch
 from ..views.window import window as _window
 from .errors import EvaluationError
@@ -65,7 +67,9 @@ class Chainable(Displayed, Generic[T_co]):
     pack = _pack
     prefetch = _prefetch
     profile = _profile
+    kfold = _kfold
     random_split = _random_split
+    time_split = _time_split
     shard = _shard
     shuffle = _shuffle
     shuffle_buffer = _shuffle_buffer

@@ -21,6 +21,7 @@ from ..core.arguments import (
 from ..core.iteration import is_one_shot
 from ..core.source import as_view
 from ..engine.settings import CONTEXTS
+from ..samplers.distributed import ShardedSampler
 
 __all__ = ["can_only_be_iterated", "check", "iterable_split"]
 
@@ -133,6 +134,11 @@ def _contradictions(given: dict[str, Any], defaults: dict[str, Any]) -> Iterator
         yield "batch_size=None option disables auto-batching and is mutually exclusive with drop_last"
     if last_batch is not None and (batch_size is None or has_batches):
         yield f"last_batch={last_batch!r} needs batch_size, and no batch_sampler"
+    share = given["sampler"]
+    if isinstance(share, ShardedSampler) and share.global_batch is not None:
+        size = share.global_batch // share.num_replicas
+        if (batch_size or 1) != size:
+            yield f"batch_size must be {size}, global_batch / num_replicas, but got {batch_size}"
     if last_batch == "rollover" and not (has_sampler or is_iterable or hasattr(given["dataset"], "__len__")):
         yield "last_batch='rollover' needs a data set with a length"
     if workers < 0:

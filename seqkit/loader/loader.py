@@ -15,6 +15,7 @@ from weakref import WeakSet
 from ..collation.base import shown
 from ..core.arguments import int_at_least
 from ..core.chaining import Displayed
+from ..core.errors import brief
 from ..core.expression import walk
 from ..core.iteration import is_one_shot, restarting
 from ..core.lengths import Unsized
@@ -27,6 +28,7 @@ from ..core.worker import Opened
 from ..engine.prefetch import Prefetch
 from ..samplers.base import Sampler, chain_of, draw, pass_epoch, restore, state_of
 from ..samplers.batches import InfiniteSampler
+from ..samplers.distributed import ShardedSampler
 from .advice import warn_of_no_batch, warn_of_one_reader, warn_of_ranks, warn_of_workers
 from .checks import check
 from .epoch import Epoch, Position, drawn
@@ -553,11 +555,7 @@ class DataLoader(Displayed, Generic[Batch]):
 
     def __batch_of(self, state: dict[str, Any]) -> int:
         """Return the batch that comes next in the middle of an epoch."""
-        batch = batch_of(state, self.__pipeline)
-        length = self.__upcoming().length
-        if length is not None and batch > length:
-            raise ValueError(f"DataLoader: the state is behind batch {batch}, but an epoch has {length}")
-        return batch
+        return batch_of(state, self.__pipeline, self.__upcoming().length)
 
     def __getstate__(self) -> dict[str, Any]:
         position = self.__current()
@@ -611,7 +609,9 @@ class DataLoader(Displayed, Generic[Batch]):
     def __repr__(self) -> str:
         data = f"<{type(self.dataset).__name__}>"
         data = data if self.__pipeline.split else repr(as_view(self.dataset, "DataLoader"))
-        return f"{type(self).__name__}({', '.join([data, *self.__arguments()])})"
+        base = Units(self.__pipeline).base()
+        rest = f", dealt anew after {base} of the epoch" * (base > 0)
+        return f"{type(self).__name__}({', '.join([data, *self.__arguments()])}){rest}"
 
     def __arguments(self) -> list[str]:
         """Return the arguments that are not the defaults, as text."""
@@ -651,8 +651,24 @@ class DataLoader(Displayed, Generic[Batch]):
         own |= {"shm_size": own["shm_size"] if method == "process" and num_workers else None}
         own |= {"seed": self.seed, "generator": None, "prefetch_factor": None}
         own |= {"pin_memory": False, "persistent_workers": False}
-        given = own.pop("dataset")
-        return type(self)(given if dataset is None else dataset, **own)
+        return type(self)(**own | ({} if dataset is None else {"dataset": dataset}))
+
+    def of_process(self, rank: int, world: int) -> Self:
+        """Return the loader of another process, of so many, in this epoch, without workers (for `trace`)."""
+        copy = self.with_workers(0)
+        own = vars(copy.__pipeline.options)
+        name = "sampler" if own["batch_sampler"] is None else "batch_sampler"
+        if not isinstance(share := own[name], ShardedSampler):
+            raise ValueError(
+                "trace: world needs a loader over a DistributedSampler or a ShardedSampler, got"
+                f" {name}={brief(share)}"
+            )
+        own[name] = share.of_process(rank, world)
+        if name == "sampler" and own["batch_size"] is not None:
+            own["batch_size"] = own["batch_size"] * share.num_replicas // world
+        found = type(self)(**own)
+        found.set_epoch(self.epoch)
+        return found
 
     def nodes(self) -> list[Prefetch[Any]]:
         """Return the views of the epochs that have workers, or had them (for `watch`)."""

@@ -152,6 +152,7 @@ class Pipeline:
             self.keys = reader if size is None else BatchSampler(reader, size, last=self.last)
         self.innermost = chain_of(self.keys)[-1] if self.has_order else options.dataset
         self.is_foreign = self.has_order and not isinstance(self.innermost, Sampler | View)
+        self.fingerprints: dict[tuple[int, int], str] = {}  # of the order, by seed and epoch; see `state`
         self.rows_are_keys = kind.rows_are_keys and not isinstance(self.batch_sampler, Sampler)
 
     def composed(self) -> Callable[[Any], Any]:

@@ -59,11 +59,17 @@ class Units:
         """Return how many units other numbers of processes have read of the epoch."""
         return 0 if self.share is None else int(self.share.read)
 
-    def resume(self, delivered: int) -> int:
-        """Return the batch at which an epoch goes on. The rest of a shared order may be dealt anew."""
+    def resume(self, delivered: int, batches: int | None) -> int:
+        """Return the batch at which an epoch of so many batches goes on.
+
+        The rest of a shared order is dealt anew if the batches of the processes do not end there.
+        """
         batch, rest = divmod(delivered - self.base(), self.step)
-        if rest and self.share is not None:
+        is_beyond = batches is not None and batch > batches
+        if self.share is not None and (rest or is_beyond):
             self.share.read, batch = delivered, 0
+        elif is_beyond:
+            raise ValueError(f"DataLoader: the state is behind batch {batch}, but an epoch has {batches}")
         return batch
 
 
@@ -89,7 +95,7 @@ def state_at(pipeline: Pipeline, position: Position, told: int | None) -> dict[s
         "epoch": position.epoch,
         "delivered": delivered,
         "unit": units.unit,
-        "order": fingerprint(pipeline, units) if delivered else None,
+        "order": fingerprint(pipeline, position.epoch) if delivered else None,
         **{name: value for name, value in state.items() if value is not None},
     }
 
@@ -104,16 +110,26 @@ def keeps_dataset_state(options: Any) -> bool:
     return is_in_step and has_method(data, "state_dict") and has_method(data, "load_state_dict", {})
 
 
-def fingerprint(pipeline: Pipeline, units: Units) -> str:
-    """Return a digest of the order in which all processes together read the data set."""
-    options = pipeline.options
+def fingerprint(pipeline: Pipeline, epoch: int) -> str:
+    """Return a digest of the order in which all processes together read the data set.
+
+    It is computed once in an epoch, because that takes long for large arrays of indices.
+    """
+    key = pipeline.seed, epoch
+    if key not in pipeline.fingerprints:
+        pipeline.fingerprints = {key: _fingerprint(pipeline)}
+    return pipeline.fingerprints[key]
+
+
+def _fingerprint(pipeline: Pipeline) -> str:
+    options, units = pipeline.options, Units(pipeline)
     data = options.dataset if pipeline.split else as_view(options.dataset, "DataLoader")
     facts: list[Any] = [order_digest(data), pipeline.seed if options.shuffle else None]
     if pipeline.has_order:
-        order = order_of(pipeline.keys if units.share is None else units.share.sampler, 0)
-        if units.world > 1:
-            order = None  # each process has keys of its own
-        elif order is not None and units.share is None:
+        order = order_of(pipeline.given if units.share is None else units.share.sampler, 0)
+        if isinstance(pipeline.innermost, SplitSampler):
+            order = None  # each part has an order of its own
+        elif order is not None and units.share is None and units.world == 1:
             order = AtKeys(Samples(data), order)  # its digest has the indices, too
         keys = pipeline.given if units.world == 1 and isinstance(pipeline.given, list) else []
         facts += [order_digest(order), checksum(keys, 0)]
@@ -139,8 +155,8 @@ def check_state(state: Any, pipeline: Pipeline) -> None:
         )
 
 
-def batch_of(state: Mapping[str, Any], pipeline: Pipeline) -> int:
-    """Return the batch with which an epoch goes on, in the middle of it.
+def batch_of(state: Mapping[str, Any], pipeline: Pipeline, batches: int | None) -> int:
+    """Return the batch with which an epoch of so many batches goes on, in the middle of it.
 
     Refuse a state of another order, batch size or number of processes.
     """
@@ -151,10 +167,18 @@ def batch_of(state: Mapping[str, Any], pipeline: Pipeline) -> int:
             f" this loader has {units.world}. Resume with as many processes, or give the loader a"
             " seqkit.samplers.DistributedSampler or ShardedSampler that deals out what is left"
         )
-    refuse_other_order("DataLoader: the data set or sampler", state["order"], fingerprint(pipeline, units))
+    refuse_other_order(
+        "DataLoader: the data set or sampler", state["order"], fingerprint(pipeline, state["epoch"])
+    )
+    if pipeline.last == "rollover" and state.get("global_batch") != units.step:
+        raise ValueError(
+            f"DataLoader: the state is in the middle of an epoch with batches of {state.get('global_batch')},"
+            f" but this loader has batches of {units.step}. With last_batch='rollover' use the batch size of"
+            " the state until the end of the epoch"
+        )
     if (state["delivered"] - units.base()) % units.step and units.share is None:
         raise ValueError(
             f"DataLoader: the state is behind {state['delivered']} samples, where no batch of {units.step}"
             " ends. Use the batch size of the state until the end of the epoch"
         )
-    return units.resume(state["delivered"])
+    return units.resume(state["delivered"], batches)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
+from ..core.arguments import positive_int
 from ..core.errors import EvaluationError, brief
 from ..core.lengths import is_measured
 from ..core.tracebacks import hiding_frames
@@ -79,7 +80,11 @@ class Trace:
             yield f"read from {name}: {', '.join(map(brief, indices[:_MOST_INDICES]))}{more}"
 
 
-def trace(sequence: Indexable[Any] | Any, i: int) -> Trace:
+@overload
+def trace(sequence: Indexable[Any] | Any, i: int, world: None = None) -> Trace: ...
+@overload
+def trace(sequence: Any, i: int, world: int) -> tuple[Trace, ...]: ...
+def trace(sequence: Any, i: int, world: int | None = None) -> Trace | tuple[Trace, ...]:
     """Compute one item and return its origin: items of the views below, values and times.
 
     Parameters
@@ -87,18 +92,20 @@ def trace(sequence: Indexable[Any] | Any, i: int) -> Trace:
     sequence : View, indexable or DataLoader
     i : int
         Index of the item. Negative indices count from the end.
+    world : int, optional
+        Number of processes, for a loader over a `DistributedSampler` or `ShardedSampler`: batch `i` of each.
 
     Returns
     -------
-    Trace
-        Prints as a tree. Notebooks show the values in all stages too.
+    Trace, or tuple of Trace
+        Prints as a tree. Notebooks show the values in all stages too. With `world`, one for each process.
 
     Raises
     ------
     TypeError
         If `sequence` cannot be indexed, or `i` is not an int.
     ValueError
-        If a one-shot iterator would be used up.
+        If a one-shot iterator would be used up, or processes do not share the order of the loader.
     IndexError
         If there is no item `i`.
 
@@ -115,6 +122,11 @@ def trace(sequence: Indexable[Any] | Any, i: int) -> Trace:
     >>> [(step.name, step.index, step.value.line()) for step in found.step.walk()][:3]
     [('batch', 1, '[4.0, 3.5]'), ('smap', 2, '4.0'), ('shuffle', 2, '8')]
     """
+    if world is not None:
+        if not hasattr(type(sequence), "of_process"):
+            raise ValueError(f"trace: world is for a DataLoader, got {brief(sequence)}")
+        world = positive_int(world, "trace: world")
+        return tuple(trace(sequence.of_process(rank, world), i) for rank in range(world))
     refuse_one_shots(sequence, "trace", "a trace would use it up")
     view = viewed(sequence, "trace")
     with hiding_frames():

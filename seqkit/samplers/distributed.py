@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from itertools import cycle, islice
+from copy import copy
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from ..core.view import View
 from ..views.concatenate import concatenate
 from ..views.epochs import epochs
 from ..views.random_map import random_map
-from ..views.shard import Even, Shard, as_even, as_rank, refuse_drawn_seeds, shard
+from ..views.shard import Deal, Even, Shard, as_even, as_rank, as_unit, refuse_drawn_seeds, shard
 from ..views.shuffle import shuffle
 from .base import NestedSampler, SeededSampler, chain_of, order_of
 from .keys import sample_count
@@ -42,6 +43,10 @@ class ShardedSampler(NestedSampler):
         the first items, "drop" leaves out the last ones. With None some processes have one item fewer.
     contiguous : bool
         True: each process has a run of the items. False (the default): it has every `num_replicas`-th item.
+    global_batch : int, optional
+        Number of items that all processes together read in a step, a multiple of `num_replicas`. `even` then
+        fills up the last step, or drops it. A loader with batches of ``global_batch / num_replicas`` can go
+        on with another number of processes, and each step has the same items.
 
     Raises
     ------
@@ -68,6 +73,7 @@ class ShardedSampler(NestedSampler):
     """
 
     _kept = ("read",)
+    global_batch: int | None
 
     def __init__(
         self,
@@ -77,19 +83,36 @@ class ShardedSampler(NestedSampler):
         *,
         even: Even | None = "pad",
         contiguous: bool = False,
+        global_batch: int | None = None,
     ) -> None:
         super().__init__(sampler)
         who = type(self).__name__
         self.num_replicas, self.rank = as_place(num_replicas, rank, who)
         self.even = as_even(even, who)
         self.contiguous = as_bool(contiguous, f"{who}: contiguous")
+        self.global_batch = global_batch
+        self._unit = as_unit(global_batch, self.num_replicas, self.contiguous, self.even, who)
         self.read = 0  # items of the epoch that all processes had read before a resume
         inner = chain_of(sampler)[-1]
         if self.num_replicas > 1 and isinstance(inner, SeededSampler) and getattr(inner, "shuffle", True):
             refuse_drawn_seeds([(type(inner).__name__, inner.seed)], who)
 
+    def of_process(self, rank: int, world: int) -> ShardedSampler:
+        """Return the share of another process, of so many."""
+        other = copy(self)
+        other.num_replicas, other.rank = as_place(world, rank, type(self).__name__)
+        other._unit = as_unit(self.global_batch, world, self.contiguous, self.even, type(self).__name__)
+        return other
+
     def _over(self, order: Any) -> View[Any]:
-        return shard(order, self.rank, self.num_replicas, self.contiguous, even=self.even)
+        return shard(
+            order,
+            self.rank,
+            self.num_replicas,
+            self.contiguous,
+            even=self.even,
+            global_batch=self.global_batch,
+        )
 
     def at_epoch(self, epoch: int) -> View[Any] | None:
         """Return this process's share of an epoch as a view; of a resumed epoch, that of the rest.
@@ -114,18 +137,10 @@ class ShardedSampler(NestedSampler):
         return self._dealt(islice(keys, self.read, None))
 
     def _dealt(self, shared: Iterator[Any]) -> Iterator[Any]:
-        """Deal out items in rounds, and yield those of this process."""
+        """Return the items of this process."""
         if self.contiguous:
-            yield from self._over(list(shared))
-            return
-        first = deal = list(islice(shared, self.num_replicas))
-        while len(deal) == self.num_replicas:
-            yield deal[self.rank]
-            deal = list(islice(shared, self.num_replicas))
-        if deal and self.even == "pad":
-            deal += islice(cycle(list(first)), self.num_replicas - len(deal))
-        if self.even != "drop":
-            yield from deal[self.rank : self.rank + 1]
+            return iter(self._over(list(shared)))
+        return Deal(shared, self.rank, self.num_replicas, self.even, self._unit)
 
     def __len__(self) -> int:
         total: int = len(self.sampler)  # type: ignore[arg-type]
@@ -156,6 +171,8 @@ class DistributedSampler(ShardedSampler):
         the first indices, "drop" leaves out the last ones. With None some processes have one index fewer.
     contiguous : bool
         True: each process has a run of the order. False (the default): it has every `num_replicas`-th index.
+    global_batch : int, optional
+        Number of indices that all processes together read in a step, see `ShardedSampler`.
 
     Raises
     ------
@@ -195,6 +212,7 @@ class DistributedSampler(ShardedSampler):
         *,
         even: Even | None = "pad",
         contiguous: bool = False,
+        global_batch: int | None = None,
     ) -> None:
         sample_count(dataset, "DistributedSampler", "dataset")
         self.dataset = dataset
@@ -204,7 +222,9 @@ class DistributedSampler(ShardedSampler):
             raise ValueError(f"DistributedSampler: drop_last=True means even='drop', got even={even!r}")
         even = "drop" if self.drop_last else even
         sampler = RandomSampler(dataset, seed=seed) if self.shuffle else SequentialSampler(dataset)
-        super().__init__(sampler, num_replicas, rank, even=even, contiguous=contiguous)
+        super().__init__(
+            sampler, num_replicas, rank, even=even, contiguous=contiguous, global_batch=global_batch
+        )
         self.seed = seed
 
 

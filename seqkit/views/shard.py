@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import cycle, islice
 from typing import Any, Literal
 
 from ..core.arguments import as_bool, int_at_least, positive_int
-from ..core.indices import IndexArray, Indices, Plan, as_array, select
-from ..core.lengths import Length, needed_length, sized
+from ..core.errors import EndOfSequence
+from ..core.indices import Endless, IndexArray, Indices, Plan, as_array, select
+from ..core.iteration import surviving
+from ..core.lengths import UNKNOWN, Length, needed_length, sized
 from ..core.once import cached
 from ..core.randomness import DrawnSeed
 from ..core.source import as_view
-from ..core.view import Indexable, T, View
+from ..core.view import Indexable, T, View, in_order
+from .bases.forwards import read_forwards
 from .bases.random import orders_below
 from .bases.selection import Selection
 
-__all__ = ["Even", "Shard", "as_even", "shard"]
+__all__ = ["Deal", "Even", "Shard", "as_even", "as_rank", "as_unit", "shard"]
 
 Even = Literal["pad", "drop"]
 
 
 def shard(
-    sequence: Indexable[T], rank: int, world_size: int, contiguous: bool = True, *, even: Even | None = None
+    sequence: Indexable[T],
+    rank: int,
+    world_size: int,
+    contiguous: bool = True,
+    *,
+    even: Even | None = None,
+    global_batch: int | None = None,
 ) -> View[T]:
     """Return the view of part number `rank` of a sequence that is divided into `world_size` parts.
 
     Parameters
     ----------
     sequence : View or indexable
-        Of known length n.
+        With ``contiguous=False`` it may have no length: each process iterates all of it, and keeps its items.
     rank : int
         Number of the part, in ``[0, world_size)``.
     world_size : int
@@ -39,6 +49,10 @@ def shard(
     even : "pad" or "drop", optional
         Make all parts equally long: repeat the first items after the end of the sequence, or drop the last
         ones. None (the default): lengths differ by at most one.
+    global_batch : int, optional
+        Number of items that all parts together read in a step, a multiple of `world_size`. `even` then fills
+        up the last step, or drops it, so that the steps are the same for any `world_size`. Needs
+        ``contiguous=False`` and `even`.
 
     Returns
     -------
@@ -47,11 +61,12 @@ def shard(
     Raises
     ------
     TypeError
-        If `rank` or `world_size` is not an int, `contiguous` not a bool, or `sequence` cannot be indexed or
-        has no length.
+        If `rank` or `world_size` is not an int, `contiguous` not a bool, or `sequence` cannot be indexed, or
+        has no length and `contiguous` is True.
     ValueError
-        If `rank` or `world_size` is out of range, or `even` is unknown. If `world_size` is above 1, and an
-        order below such as a `shuffle` has no seed: each process would draw another one.
+        If `rank` or `world_size` is out of range, or `even` is unknown. If `global_batch` is no multiple of
+        `world_size`, or the other arguments do not allow it. If `world_size` is above 1, and an order below
+        such as a `shuffle` has no seed: each process would draw another one.
 
     Notes
     -----
@@ -66,15 +81,20 @@ def shard(
     [['a', 'b', 'c'], ['d', 'e'], ['f', 'g']]
     >>> [list(shard("abcdefg", rank, 3, contiguous=False, even="pad")) for rank in range(3)]
     [['a', 'd', 'g'], ['b', 'e', 'a'], ['c', 'f', 'b']]
+    >>> [list(shard("abcdefg", rank, 2, False, even="pad", global_batch=4)) for rank in range(2)]
+    [['a', 'c', 'e', 'g'], ['b', 'd', 'f', 'a']]
     """
     source = as_view(sequence, "shard")
     world_size = positive_int(world_size, "shard: world_size")
     rank = as_rank(rank, world_size, "shard", "world_size")
     contiguous = as_bool(contiguous, "shard: contiguous")
     even = as_even(even, "shard")
+    unit = as_unit(global_batch, world_size, contiguous, even, "shard")
     if world_size > 1:
         refuse_drawn_seeds([(node._name, node._seed) for node in orders_below(source)], "shard")
-    return sized(Shard(source, rank, world_size, contiguous, even))
+    if source._known is UNKNOWN and not contiguous:
+        return Dealt(source, rank, world_size, even, unit)
+    return sized(Shard(source, rank, world_size, contiguous, even, unit))
 
 
 def refuse_drawn_seeds(seeds: Iterable[tuple[str, int]], who: str) -> None:
@@ -91,19 +111,30 @@ class Shard(Selection):
     """The view that `shard` returns. In each epoch it divides the items that the sequence then has."""
 
     def __init__(
-        self, source: View[Any], rank: int, world_size: int, contiguous: bool, even: Even | None
+        self,
+        source: View[Any],
+        rank: int,
+        world_size: int,
+        contiguous: bool,
+        even: Even | None,
+        unit: int,
     ) -> None:
         super().__init__((source,))
         self._rank = rank
         self._world_size = world_size
         self._contiguous = contiguous
         self._even: Even | None = even
+        self._unit = unit  # the parts together have a multiple of so many items, if they are even
 
     @cached
     def _part(self) -> range:
         """The positions of the items. After the last item of the sequence comes the first one again."""
         n = needed_length(self._sources[0], "shard")
-        return _part(n, self._rank, self._world_size, self._contiguous, self._even)
+        if self._even == "pad":
+            n = -(-n // self._unit) * self._unit
+        elif self._even == "drop":
+            n -= n % self._unit
+        return _part(n, self._rank, self._world_size, self._contiguous)
 
     def _length(self) -> Length:
         return len(self._part)
@@ -122,14 +153,95 @@ class Shard(Selection):
         return super()._iter(plan)
 
     def _ordered(self, items: bool) -> tuple[Any, ...]:
-        return self._world_size, self._contiguous, self._even, *[self._rank] * items
+        unit = [self._unit] * (self._unit != self._world_size)
+        return self._world_size, self._contiguous, self._even, *unit, *[self._rank] * items
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Shard(sources[0], self._rank, self._world_size, self._contiguous, self._even)
+        return Shard(sources[0], self._rank, self._world_size, self._contiguous, self._even, self._unit)
 
     def _arguments(self, sources: list[str]) -> list[str]:
         even = [] if self._even is None else [f"even={self._even!r}"]
-        return [*sources, *map(str, (self._rank, self._world_size, self._contiguous)), *even]
+        unit = [] if self._unit == self._world_size else [f"global_batch={self._unit}"]
+        return [*sources, *map(str, (self._rank, self._world_size, self._contiguous)), *even, *unit]
+
+
+class Dealt(View[Any]):
+    """The view that `shard` returns for a sequence without a length. Each process iterates all of it."""
+
+    _streams = True
+    _forwards: Any = None  # see `read_forwards`
+
+    def __init__(self, source: View[Any], rank: int, world_size: int, even: Even | None, unit: int) -> None:
+        super().__init__((source,), UNKNOWN)
+        self._place: Any = rank, world_size, even, unit
+
+    def _get(self, i: int) -> Any:
+        return read_forwards(self, i)
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        if not isinstance(plan, Endless):
+            return super()._iter(plan)
+        deal = Deal(in_order(self._sources[0]), *self._place)
+
+        def read(i: int) -> Any:
+            for item in deal:
+                return item
+            raise EndOfSequence(f"the sequence ends before index {i}")
+
+        return surviving(self, plan, read)
+
+    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return ()
+
+    def _ordered(self, items: bool) -> tuple[Any, ...]:
+        rank, *others = self._place
+        return *others, *[rank] * items
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return Dealt(sources[0], *self._place)
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        return [*sources, *map(repr, self._place)]
+
+
+Dealt._name = "shard"
+
+
+class Deal(Iterator[Any]):
+    """Iterate items in rounds of `unit`, and give those of one process. It survives the error of an item."""
+
+    def __init__(
+        self, items: Iterator[Any], rank: int, world_size: int, even: Even | None, unit: int
+    ) -> None:
+        self._items, self._even, self._unit = items, even, unit
+        self._mine = slice(rank, None, world_size)
+        self._first: list[tuple[Any, Exception | None]] = []  # the first round, which fills up the last one
+        self._round: list[tuple[Any, Exception | None]] = []  # what is left of this process's items
+
+    def __next__(self) -> Any:
+        if not self._round:
+            self._round = self._next_round()[self._mine][::-1]
+        if not self._round:
+            raise StopIteration
+        item, error = self._round.pop()
+        if error is not None:
+            raise error
+        return item
+
+    def _next_round(self) -> list[tuple[Any, Exception | None]]:
+        """Return items, or their errors."""
+        found: list[tuple[Any, Exception | None]] = []
+        while len(found) < self._unit:
+            try:
+                found.append((next(self._items), None))
+            except StopIteration:
+                if found and self._even == "pad":
+                    found += islice(cycle(self._first or found[:]), self._unit - len(found))
+                return [] if self._even == "drop" else found
+            except Exception as error:  # of an item, perhaps of another process
+                found.append((None, error))
+        self._first = self._first or found
+        return found
 
 
 def as_rank(rank: Any, count: int, who: str, name_of_count: str) -> int:
@@ -156,14 +268,30 @@ def as_even(even: Any, who: str) -> Even | None:
     return even  # type: ignore[no-any-return]
 
 
-def _part(n: int, rank: int, world_size: int, contiguous: bool, even: Even | None) -> range:
-    """Return the positions of the part. With ``even="pad"`` they go on after the last item."""
-    size, rest = divmod(n, world_size)
-    if even == "pad":
-        size, rest = -(-n // world_size), 0
-    elif even == "drop":
-        n, rest = n - rest, 0
+def as_unit(global_batch: Any, world_size: int, contiguous: bool, even: Even | None, who: str) -> int:
+    """Return an argument `global_batch`, checked, or `world_size` for None.
+
+    >>> as_unit(12, 8, False, "pad", "shard")
+    Traceback (most recent call last):
+    ValueError: shard: global_batch must be a multiple of the 8 parts, got 12
+    """
+    if global_batch is None:
+        return world_size
+    unit = positive_int(global_batch, f"{who}: global_batch")
+    if contiguous or even is None:
+        raise ValueError(
+            f"{who}: global_batch needs contiguous=False and even='pad' or 'drop', got"
+            f" contiguous={contiguous} and even={even!r}"
+        )
+    if unit % world_size:
+        raise ValueError(f"{who}: global_batch must be a multiple of the {world_size} parts, got {unit}")
+    return unit
+
+
+def _part(n: int, rank: int, world_size: int, contiguous: bool) -> range:
+    """Return the positions of the part."""
     if not contiguous:
-        return range(rank, size * world_size if even == "pad" else n, world_size)
+        return range(rank, n, world_size)
+    size, rest = divmod(n, world_size)
     start = rank * size + min(rank, rest)
     return range(start, start + size + (rank < rest))

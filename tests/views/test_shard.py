@@ -1,8 +1,11 @@
 """What is special about `shard`: the parts have everything between them, whatever their number."""
 
 from itertools import chain
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import seqkit as sk
 from seqkit.testing import ExplodingSource
@@ -96,3 +99,66 @@ def test_padded_parts_can_be_written():
     items = [1, 2, 3]
     shard(items, 1, 2, even="pad")[:] = "ca"
     assert items == ["a", 2, "c"]
+
+
+# -------------------------------------------------------------------- sequences without a length
+
+
+@given(
+    n=st.integers(0, 40),
+    world=st.integers(1, 4),
+    steps=st.none() | st.integers(1, 3),
+    even=st.sampled_from(["pad", "drop", None]),
+)
+def test_shares_of_a_stream_are_those_of_a_list(n: int, world: int, steps: int | None, even: Any) -> None:
+    unit = None if steps is None or even is None else steps * world
+    for rank in range(world):
+        of_list = sk.shard(range(n), rank, world, False, even=even, global_batch=unit)
+        stream = sk.uniter(lambda: iter(range(n)))
+        share = sk.shard(stream, rank, world, False, even=even, global_batch=unit)
+        assert list(share) == list(of_list)
+        assert [share[i] for i in range(len(of_list))] == list(of_list)
+
+
+def test_an_error_in_a_stream_is_that_of_one_process() -> None:
+    def fragile(x: int) -> int:
+        if x == 3:
+            raise ValueError(x)
+        return x
+
+    shares = [sk.shard(sk.smap(fragile, sk.uniter(lambda: iter(range(8)))), r, 2, False) for r in (0, 1)]
+    assert list(shares[0]) == [0, 2, 4, 6]
+    items = iter(shares[1])
+    assert next(items) == 1
+    with pytest.raises(sk.EvaluationError, match="ValueError: 3"):
+        next(items)
+    assert list(items) == [5, 7]
+
+
+def test_contiguous_shares_of_a_stream_are_refused() -> None:
+    with pytest.raises(TypeError, match="shard: the sequence needs a length"):
+        sk.shard(sk.uniter(lambda: iter("abc")), 0, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"contiguous": True, "even": "pad", "global_batch": 4}, "needs contiguous=False"),
+        ({"contiguous": False, "global_batch": 4}, "needs contiguous=False and even"),
+        ({"contiguous": False, "even": "pad", "global_batch": 5}, "must be a multiple of the 2 parts, got 5"),
+        ({"contiguous": False, "even": "pad", "global_batch": 0}, "must be a positive int, got 0"),
+    ],
+)
+def test_global_batches_that_make_no_sense_are_refused(arguments: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=f"shard: global_batch {message}"):
+        sk.shard(range(9), 0, 2, **arguments)
+
+
+@given(n=st.integers(0, 60), world=st.sampled_from([1, 2, 3, 6]), even=st.sampled_from(["pad", "drop"]))
+def test_whole_global_batches_are_the_same_for_any_number_of_parts(n: int, world: int, even: Any) -> None:
+    shares = [
+        list(sk.shard(range(n), rank, world, False, even=even, global_batch=6)) for rank in range(world)
+    ]
+    found = [item for round_ in zip(*shares, strict=True) for item in round_]
+    stop = n // 6 * 6 if even == "drop" else -(-n // 6) * 6
+    assert found == [i % n for i in range(stop)]

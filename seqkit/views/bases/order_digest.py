@@ -83,5 +83,6 @@ def refuse_other_order(who: str, saved: str | None, found: str | None) -> None:
     if None not in (saved, found) and saved != found:
         raise ValueError(
             f"{who} has another order than when the state was saved. Build it as it was then, with the same"
-            " seeds: without a seed, shuffle and random_split draw another order in each program"
+            " seeds: without a seed, shuffle and random_split draw another order in each program. A shard is"
+            " for one number of processes: deal the order with seqkit.samplers.ShardedSampler to change it"
         )
