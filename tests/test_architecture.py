@@ -146,16 +146,16 @@ BUDGETS = {
     "collation": 758,
     "core": 1989,
     "engine": 6228,
-    "loader": 1323,
-    "observe": 2672,
-    "samplers": 1100,
+    "loader": 1360,
+    "observe": 2682,
+    "samplers": 1112,
     "sources": 1772,
     "stores": 1281,
     "streams": 1158,
     "testing": 700,
     "torch": 159,
     "transforms": 35,
-    "views": 3251,
+    "views": 3411,
 }
 
 
