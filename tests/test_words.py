@@ -61,13 +61,16 @@ add_cache: cache policy key
 audio, csv, images, archives, …: delimiter encoding library options mode frame pattern suffixes
     columns query ids storage_options split per_thread items arguments
 collate functions: expand batch_axis collate_fn_map ret_length round_to to_length mask clip
+cross-validation: k times gap
 debug: max_calls max_rate
 materialize: to version
 random_split: groups stratify
 samplers of batches: max_tokens max_samples multiple sort last_group num_shards num_buckets bucket_scheme
     bucket_len_step ratio use_average_length mult rollover repeat resume
+shares of processes: global_batch
 shuffle_groups: group_sizes groups_at_once
 streams: streams
+trace: world
 tune: cpus memory
 """
 

@@ -13,10 +13,11 @@ import numpy as np
 from ..core.arguments import as_bool, positive_int
 from ..core.expression import walk
 from ..core.view import View
+from ..views.bases.dealt import Deal
 from ..views.concatenate import concatenate
 from ..views.epochs import epochs
 from ..views.random_map import random_map
-from ..views.shard import Deal, Even, Shard, as_even, as_rank, as_unit, refuse_drawn_seeds, shard
+from ..views.shard import Even, Shard, as_even, as_rank, as_unit, refuse_drawn_seeds, shard
 from ..views.shuffle import shuffle
 from .base import NestedSampler, SeededSampler, chain_of, order_of
 from .keys import sample_count
