@@ -38,7 +38,7 @@ _NAMES = {
     "core.worker": "WorkerInfo empty get_worker_info",
     "engine.prefetch": "Prefetch prefetch",
     "loader": "DataLoader",
-    "observe": "debug explain monitor_throughput preview profile trace tune verify watch",
+    "observe": "debug explain monitor_throughput preview profile show_versions trace tune verify watch",
     "sources": "per_process read",
     "stores.add_cache.add_cache": "add_cache",
     "stores.materialize.materialize": "materialize",
@@ -106,6 +106,7 @@ _modules.update(dict.fromkeys(_samplers.__all__, "samplers") | dict.fromkeys(_co
 _TABLE.update({name: f"{__name__}.{module}:{name}" for name, module in _modules.items()})
 _TABLE.update({kind: f"{__name__}.sources.{reader}" for kind, reader in _READERS.items()})
 _TABLE.update({purpose: f"{__name__}.{where}" for purpose, where in _PURPOSES.items()})
+_TABLE["version"] = f"{__name__}:__version__"
 
 # The functions of a sequence are methods of views. The number is the place of the sequence among the
 # arguments, and None means the first of a list.

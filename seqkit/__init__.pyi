@@ -98,6 +98,9 @@ from .observe import (
     profile as profile,
 )
 from .observe import (
+    show_versions as show_versions,
+)
+from .observe import (
     trace as trace,
 )
 from .observe import (
@@ -331,6 +334,7 @@ __all__ = [
     "repeat",
     "seterr",
     "shard",
+    "show_versions",
     "shuffle",
     "shuffle_buffer",
     "shuffle_groups",

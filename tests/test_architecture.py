@@ -142,12 +142,12 @@ PASSIVE = {"Lock", "RLock", "local", "get_ident"}  # what others may use of thre
 # What each room may weigh: its code lines, without docstrings, comments and blank lines. A room that needs
 # more gives its reason in a decision, or cuts elsewhere. Lines that move take their budget along.
 BUDGETS = {
-    "__init__": 104,
+    "__init__": 105,
     "collation": 758,
     "core": 1989,
     "engine": 6228,
     "loader": 1360,
-    "observe": 2682,
+    "observe": 2723,
     "samplers": 1113,
     "sources": 1772,
     "stores": 1281,

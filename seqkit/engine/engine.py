@@ -132,7 +132,7 @@ class Engine:
         if not self.has_threads():
             from .processes.transport import Processes
 
-            settings = replace(settings, context=_start_method(settings.context))
+            settings = replace(settings, context=start_method(settings.context))
             return Processes(self.source, settings, budget_ns, self.said)
         if settings.method == "async":
             from .coroutines import Coroutines  # imported here because `asyncio` takes long to import
@@ -195,7 +195,7 @@ def _standard_pool(settings: Settings, why: str) -> Executor:
     return SpawnPool(settings)
 
 
-def _start_method(context: Context | None) -> Context | None:
+def start_method(context: Context | None) -> Context | None:
     """Return the start method of workers, or None to check whether forking is safe.
 
     A start method that the user set for `multiprocessing` is used. The default of `multiprocessing` is not

@@ -9,6 +9,7 @@ from .preview import Preview as Preview
 from .preview import preview as preview
 from .profile import Profile as Profile
 from .profile import profile as profile
+from .show_versions import show_versions as show_versions
 from .taps import debug as debug
 from .taps import monitor_throughput as monitor_throughput
 from .trace import Trace as Trace
@@ -23,8 +24,8 @@ from .watch import watch as watch
 
 __all__ = [
     *("Diagnosis", "Explanation", "Preview", "Profile", "Stage", "Status", "Trace", "Tuning", "Verification"),
-    *("Watch", "debug", "explain", "monitor_throughput", "preview", "profile", "trace", "tune", "verify"),
-    "watch",
+    *("Watch", "debug", "explain", "monitor_throughput", "preview", "profile", "show_versions", "trace"),
+    *("tune", "verify", "watch"),
 ]
 
 __dir__ = public_names(__name__)

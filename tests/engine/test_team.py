@@ -415,7 +415,7 @@ def test_the_start_method_of_multiprocessing_is_used(monkeypatch: pytest.MonkeyP
             get_all_start_methods=lambda methods=methods: methods,
         )
         monkeypatch.setitem(sys.modules, "multiprocessing", fake)
-        assert engine._start_method(explicit) == expected
+        assert engine.start_method(explicit) == expected
 
 
 def test_a_fork_beside_irrelevant_threads_does_not_warn(tmp_path: Path) -> None:
