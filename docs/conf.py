@@ -125,7 +125,9 @@ if switcher:
     html_theme_options["navbar_start"] = ["navbar-logo", "version-switcher"]
     html_theme_options["check_switcher"] = False  # the first release adds the file after its build
     html_theme_options["show_version_warning_banner"] = True
-html_sidebars = {"docs/index": [], "docs/tutorial": [], "docs/comparison": []}
+# Indexes whose tables are the groups of the sidebar.
+GROUPED = {"docs/how-to/index", "docs/reference/index", "docs/explanation/index"}
+html_sidebars: dict[str, list[str]] = {"docs/index": [], "docs/tutorial": [], "docs/comparison": []}
 
 
 def show_dark_twins(source: list[str], folder: Path) -> None:
@@ -158,10 +160,25 @@ def show_displays(source: list[str]) -> None:
     source[0] = re.sub(r"^!\[[^]]*\]\(figures/(\S+)\.png\)$", display, source[0], flags=re.MULTILINE)
 
 
+def add_groups(page: str, source: list[str]) -> None:
+    """Give the index of a room a sidebar: a group for each of its tables, with the pages of its links."""
+    if page not in GROUPED:
+        return
+    text, seen = source[0], set[str]()
+    for title, rows in re.findall(
+        r"^\| ([^|]+) \| \|\n\|---\|---\|\n((?:\|.*\n)+)", text, flags=re.MULTILINE
+    ):
+        names = [name for name in re.findall(r"\]\(([\w-]+)\.md\)", rows) if name not in seen]
+        seen.update(names)
+        pages = "\n".join(names)
+        source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {title.capitalize()}\n\n{pages}\n```\n"
+
+
 def setup(app: Sphinx) -> None:
     def folder(path: str | Path) -> Path:
         return Path(app.srcdir, path).parent
 
+    app.connect("source-read", lambda _, page, source: add_groups(page, source))
     app.connect("source-read", lambda _, page, source: show_displays(source), priority=1)
     app.connect("source-read", lambda _, page, source: show_dark_twins(source, folder(page)))
     app.connect("include-read", lambda _, path, page, source: show_dark_twins(source, folder(path)))

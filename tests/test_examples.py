@@ -188,7 +188,7 @@ def test_reference_page_shows_the_docstrings_of_names_that_exist(page):
     assert all(inspect.getdoc(functools.reduce(getattr, path.split(".")[1:], sk)) for path in shown)
 
 
-@pytest.mark.parametrize("drawing", ["figures.py", "pipeline.py", "comparison.py"])
+@pytest.mark.parametrize("drawing", ["figures.py", "pipeline.py", "model.py", "comparison.py"])
 def test_figures_show_what_the_code_does(drawing):
     run(ROOT / "docs" / drawing, 55, ("--check",))
 
