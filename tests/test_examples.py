@@ -184,7 +184,9 @@ def test_each_page_begins_with_a_sentence(room):
 @pytest.mark.parametrize("page", REFERENCE, ids=name)
 def test_reference_page_shows_the_docstrings_of_names_that_exist(page):
     shown = re.findall(r"^\.\. auto(?:function|class):: (\S+)$", page.read_text("utf-8"), flags=re.MULTILINE)
-    assert shown, "end the page like docs/reference/batch.md, with the directive that shows the docstring"
+    assert shown, (
+        "show the docstring with a directive, as docs/reference/batch.md does below its first example"
+    )
     assert all(inspect.getdoc(functools.reduce(getattr, path.split(".")[1:], sk)) for path in shown)
 
 
