@@ -4,6 +4,7 @@ import functools
 import gc
 import importlib.util
 import inspect
+import os
 import re
 from collections import defaultdict
 from collections.abc import Callable
@@ -12,6 +13,13 @@ from zlib import crc32
 import pytest
 
 pytest_plugins = ["tests.cpu"]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _cache_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep the indexes of files that tests read out of the cache folder of the user."""
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+
 
 # Modules whose examples need a library.
 _NEEDS = {

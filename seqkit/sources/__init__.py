@@ -16,6 +16,8 @@ __all__ = [
     "files",
     "hdf5",
     "images",
+    "jsonl",
+    "lines",
     "npy",
     "npz",
     "parquet",
@@ -32,6 +34,7 @@ __all__ = [
 
 _MODULES = {
     **{name: name for name in __all__},
+    "jsonl": "lines",
     "npz": "npy",
     "read_audio": "audio",
     "read_image": "images",

@@ -10,6 +10,8 @@ from .files import files as files
 from .hdf5 import hdf5 as hdf5
 from .images import images as images
 from .images import read_image as read_image
+from .lines import jsonl as jsonl
+from .lines import lines as lines
 from .npy import npy as npy
 from .npy import npz as npz
 from .parquet import parquet as parquet
@@ -26,6 +28,8 @@ __all__ = [
     "files",
     "hdf5",
     "images",
+    "jsonl",
+    "lines",
     "npy",
     "npz",
     "parquet",

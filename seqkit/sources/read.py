@@ -33,13 +33,14 @@ READERS = {
     ".arrow": "arrow.arrow",
     ".feather": "arrow.arrow",
     ".csv": "csv.csv",
+    ".jsonl": "lines.jsonl",
     ".zip": "archives.zip_members",
     ".tar": "archives.tar_members",
 }
 # Readers that take a folder or a pattern themselves. Other readers take one file.
 TAKE_PATTERNS = {
     *("files.files", "images.images", "audio.audio"),
-    *("csv.csv", "parquet.parquet", "remote.remote"),
+    *("csv.csv", "lines.jsonl", "parquet.parquet", "remote.remote"),
 }
 
 
@@ -53,8 +54,8 @@ def read(
     ----------
     path : path-like or URL
         ``.npy`` and ``.npz`` (numpy), ``.h5`` and ``.hdf5``, ``.zarr``, ``.parquet``, ``.arrow`` and
-        ``.feather``, ``.csv`` and ``.csv.gz``, ``.zip``, ``.tar``; an image or sound file. With a glob
-        pattern, the items of its files follow each other, in natural order of their names. A folder of
+        ``.feather``, ``.csv`` and ``.csv.gz``, ``.jsonl``, ``.zip``, ``.tar``; an image or sound file. With a
+        glob pattern, the items of its files follow each other, in natural order of their names. A folder of
         nothing but Parquet files or folders is read as one. Items of any other folder or pattern are paths.
         Items of a URL such as ``"s3://bucket/*.jpg"`` are bytes.
     *arguments, **options
@@ -156,7 +157,7 @@ def _reader(path: str) -> str:
     if not os.path.isdir(path):
         raise ValueError(
             f"read: the suffix {suffix!r} is unknown, got {path!r}. Use a function of sources, or pass"
-            " open_fn=, a function of the path. For lines it returns list(file) of an open file. Known"
+            " open_fn=, a function of the path. For the lines of a text use sources.lines. Known"
             f" are {', '.join(READERS)}, images and sound."
         )
     return "parquet.parquet" if _holds_only_parquet(path) else "files.files"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sqlite3
 import tarfile
 import zipfile
@@ -135,6 +136,18 @@ def of_csv(folder: Path) -> tuple[sk.View[Any], list[Any]]:
     return sk.read(folder / "a.csv"), ROWS
 
 
+def of_lines(folder: Path) -> tuple[sk.View[Any], list[Any]]:
+    half = N // 2
+    (folder / "a1.txt").write_text("".join(f"{name}\n" for name in NAMES[:half]))
+    (folder / "a2.txt").write_text("\r\n".join(NAMES[half:]) + "\r\n")
+    return sources.lines(folder / "*.txt"), [f"{name}\n" for name in NAMES]
+
+
+def of_jsonl(folder: Path) -> tuple[sk.View[Any], list[Any]]:
+    (folder / "a.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
+    return sources.jsonl(folder / "a.jsonl"), ROWS
+
+
 def of_sqlite(folder: Path) -> tuple[sk.View[Any], list[Any]]:
     database = sqlite3.connect(folder / "a.db")
     database.execute("CREATE TABLE a (name, number)")
@@ -195,6 +208,8 @@ KINDS = [
     Kind("parquet", of_parquet, ("pyarrow",)),
     Kind("feather", of_feather, ("pyarrow",)),
     Kind("csv", of_csv, ("pyarrow",)),
+    Kind("lines", of_lines),
+    Kind("jsonl", of_jsonl),
     Kind("sqlite", of_sqlite),
     Kind("huggingface", of_huggingface, ("datasets",)),
     Kind("fsspec, local", of_remote, ("fsspec",)),

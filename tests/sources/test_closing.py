@@ -191,8 +191,10 @@ def test_open_fn_is_called_for_each_file_of_a_pattern(tmp_path: Path) -> None:
     assert list(view) == ['"2 a\u2028b"\n', '"\x85"\n', '"10 a\u2028b"\n', '"\x85"\n']
     with pytest.raises(FileNotFoundError, match="read: there is no file at"):
         sk.read(tmp_path / "*.txt", open_fn=lines)
-    with pytest.raises(ValueError, match=r"For lines it returns list\(file\)"):
-        sk.read(tmp_path / "2.jsonl")
+    assert list(sk.read(tmp_path / "*.jsonl")) == ["2 a\u2028b", "\x85", "10 a\u2028b", "\x85"]
+    (tmp_path / "a.text").touch()
+    with pytest.raises(ValueError, match=r"For the lines of a text use sources\.lines"):
+        sk.read(tmp_path / "a.text")
 
 
 @pytest.mark.parametrize("silence", [0, 100])

@@ -12,7 +12,8 @@ from typing import Any, BinaryIO, NoReturn
 from ...core.buffers import pickle_apart
 from ...core.plain import plain
 from ...core.randomness import digest
-from ..files import read_buffers, refuse_other, replace_file, write_buffers
+from ...core.whole_files import read_buffers, replace_file, write_buffers
+from ..files import refuse_other
 
 __all__ = ["ABSENT", "Directory"]
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ...core.arguments import is_table
 from ...core.view import View
-from ..files import replace_file
+from ...core.whole_files import replace_file
 
 __all__ = ["NpyFile"]
 

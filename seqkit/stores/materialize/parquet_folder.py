@@ -14,8 +14,9 @@ import numpy as np
 from ...core.errors import summary
 from ...core.lazy import need
 from ...core.view import View
+from ...core.whole_files import replace_file
 from ...sources.parquet import PLAN, SUCCESS, parquet, part_names
-from ..files import refuse_other, replace_file
+from ..files import refuse_other
 from .attempts import report_failed
 
 __all__ = ["ParquetFolder"]

@@ -17,8 +17,8 @@ from ...core.progress import Progress, check_progress, reporting
 from ...core.source import as_view
 from ...core.tracebacks import hiding_frames
 from ...core.view import Indexable, T, View
+from ...core.whole_files import read_buffers, replace_file, write_buffers
 from ...core.worker import private_memory
-from ..files import read_buffers, replace_file, write_buffers
 from .lay_out import lay_out
 from .layouts import LAYOUTS, Layout
 
