@@ -50,6 +50,19 @@ def fragile(token: Token) -> Token:
     return token
 
 
+def fails_once() -> Callable[[Token], Token]:
+    """Return a function that fails when it is first called with a token."""
+    seen = set()
+
+    def read(token: Token) -> Token:
+        if token.letter not in seen:
+            seen.add(token.letter)
+            raise OSError(token.letter)
+        return token
+
+    return read
+
+
 def parts(item: Any) -> list[Any]:
     """Return the tokens of an item: a token, or a list, tuple or dict of tokens."""
     if isinstance(item, dict):
@@ -186,6 +199,7 @@ FIGURES = {
     "random_split": Figure(ONE, lambda x: map(list, sk.random_split(x, [4, 2], seed=0)), "random_split"),
     "kfold": Figure(ONE, lambda x: [[*test] for _, test in sk.kfold(x, 3, seed=0)], "3 folds"),
     "repeat": Figure({"value": tokens("a")}, lambda x: sk.repeat(x[0]), "repeat(value)", first=5),
+    "retry": Figure(FEW, lambda x: sk.retry(sk.smap(fails_once(), x), 2, wait=0), "retry(x, 2)"),
     "shard": Figure(ONE, lambda x: [list(sk.shard(x, rank, 2)) for rank in (0, 1)], "2 shards"),
     "split": Figure(ONE, lambda x: sk.split(x, 2), "split(x, 2)"),
     "switch": Figure({"condition": [1, 0, 1], **TWO}, lambda c, x, y: sk.switch(c, x, y), "switch(c, x, y)"),

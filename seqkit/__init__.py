@@ -60,6 +60,7 @@ _NAMES = {
     "views.random_map": "random_map",
     "views.random_split": "random_split",
     "views.repeat": "repeat",
+    "views.retry": "retry",
     "views.shard": "shard",
     "views.shuffle": "shuffle",
     "views.shuffle_buffer": "shuffle_buffer",
@@ -113,7 +114,7 @@ _TABLE["version"] = f"{__name__}:__version__"
 _METHODS: dict[int | None, str] = {
     0: (
         "add_cache batch cycle debug epochs flatten gather interleave kfold materialize monitor_throughput"
-        " pack prefetch profile random_split shard shuffle shuffle_buffer shuffle_groups split take"
+        " pack prefetch profile random_split retry shard shuffle shuffle_buffer shuffle_groups split take"
         " time_split tune unbatch verify window"
     ),
     1: "fallback filter random_map smap starmap",

@@ -247,6 +247,9 @@ from .views.random_split import (
 from .views.repeat import (
     repeat as repeat,
 )
+from .views.retry import (
+    retry as retry,
+)
 from .views.shard import (
     shard as shard,
 )
@@ -332,6 +335,7 @@ __all__ = [
     "random_split",
     "read",
     "repeat",
+    "retry",
     "seterr",
     "shard",
     "show_versions",

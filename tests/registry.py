@@ -81,6 +81,19 @@ def only_even(x: int) -> int:
     return x
 
 
+class FailsOnce:
+    """Returns each item, after an error when it is first called with it."""
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+
+    def __call__(self, x: int) -> int:
+        if x not in self._seen:
+            self._seen.add(x)
+            raise ArithmeticError(x)
+        return x
+
+
 def minus_one(error: Any) -> int:
     if not isinstance(error.__cause__, ArithmeticError):
         raise error
@@ -1067,6 +1080,18 @@ PASSES = [
         lambda s: sk.fallback(minus_one, sk.prefetch(sk.smap(only_even, s), 2, "thread")),
         lambda x: [-1 if i % 2 else i for i in x],
         reads="ahead",
+    ),
+    Case("retry", lambda s: sk.retry(s, 2), list),
+    Case(
+        "retry of items that fail once",
+        lambda s: sk.retry(sk.smap(FailsOnce(), s), 2, ArithmeticError, wait=0),
+        list,
+        reads="any",
+    ),
+    Case(
+        "retry of random numbers",
+        lambda s: sk.retry(sk.random_map(jitter, s, seed=3), 3),
+        lambda x: jittered(x, 3),
     ),
     Case(
         "filter",

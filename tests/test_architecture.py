@@ -143,10 +143,10 @@ PASSIVE = {"Lock", "RLock", "local", "get_ident"}  # what others may use of thre
 # What each room may weigh: its code lines, without docstrings, comments and blank lines. A room that needs
 # more gives its reason in a decision, or cuts elsewhere. Lines that move take their budget along.
 BUDGETS = {
-    "__init__": 105,
+    "__init__": 106,
     "collation": 758,
-    "core": 2042,
-    "engine": 6228,
+    "core": 2043,
+    "engine": 6229,
     "loader": 1360,
     "observe": 2723,
     "samplers": 1113,
@@ -156,7 +156,7 @@ BUDGETS = {
     "testing": 700,
     "torch": 159,
     "transforms": 35,
-    "views": 3419,
+    "views": 3513,
 }
 
 

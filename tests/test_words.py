@@ -65,6 +65,7 @@ cross-validation: k times gap
 debug: max_calls max_rate
 materialize: to version
 random_split: groups stratify
+retry: attempts on wait
 samplers of batches: max_tokens max_samples multiple sort last_group num_shards num_buckets bucket_scheme
     bucket_len_step ratio use_average_length mult rollover repeat resume
 shares of processes: global_batch

@@ -6,13 +6,15 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from typing import Any
 
-__all__ = ["Begin", "awaited", "is_awaited", "open_in_loop", "unawaited"]
+__all__ = ["Begin", "awaited", "is_awaited", "open_in_loop", "sleep_in_loop", "unawaited"]
 
 # Begins to compute an item, in the loop.
 Begin = Callable[[], Awaitable[Any]]
 
 # In the loop of a node: opens a handle, such as a session, once, and lets it end with the loop.
 open_in_loop: ContextVar[Callable[[Callable[[], Any]], Awaitable[Any]]] = ContextVar("seqkit.open_in_loop")
+# In the loop of a node: waits a number of seconds, while other items go on.
+sleep_in_loop: ContextVar[Callable[[float], Awaitable[None]]] = ContextVar("seqkit.sleep_in_loop")
 
 
 def is_awaited(kind: type) -> bool:

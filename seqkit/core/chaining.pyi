@@ -32,6 +32,7 @@ from ..views.gather import gather as _gather
 from ..views.kfold import kfold as _kfold
 from ..views.mix import Stop
 from ..views.random_split import random_split as _random_split
+from ..views.retry import retry as _retry
 from ..views.shard import shard as _shard
 from ..views.shuffle import shuffle as _shuffle
 from ..views.shuffle_buffer import shuffle_buffer as _shuffle_buffer
@@ -69,6 +70,7 @@ class Chainable(Displayed, Generic[T_co]):
     profile = _profile
     kfold = _kfold
     random_split = _random_split
+    retry = _retry
     time_split = _time_split
     shard = _shard
     shuffle = _shuffle

@@ -28,7 +28,7 @@ from queue import SimpleQueue
 from time import monotonic_ns
 from typing import Any, cast
 
-from ..core.awaiting import Begin, awaited, open_in_loop
+from ..core.awaiting import Begin, awaited, open_in_loop, sleep_in_loop
 from ..core.tracebacks import warn
 from ..core.view import View
 from . import stacks
@@ -168,6 +168,7 @@ class _Loop:
     async def _main(self) -> None:
         async with AsyncExitStack() as self._ends:
             open_in_loop.set(self._open)
+            sleep_in_loop.set(asyncio.sleep)
             for number in self._numbers:
                 self._launch(number)
             await self._closing.wait()
