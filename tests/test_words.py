@@ -58,8 +58,8 @@ on_error        (evaluation errstate seterr) (oversize BudgetBatchSampler TokenB
 # Parameters that only one function or family has.
 OWN = """
 add_cache: cache policy key
-audio, csv, images, archives, lines, …: beside delimiter encoding library options mode frame pattern suffixes
-    columns query ids storage_options split per_thread items arguments
+audio, csv, images, archives, lines, …: beside decode delimiter encoding library options mode frame
+    pattern suffixes columns query ids storage_options split per_thread items arguments
 collate functions: expand batch_axis collate_fn_map ret_length round_to to_length mask clip
 cross-validation: k times gap
 debug: max_calls max_rate

@@ -23,6 +23,7 @@ class TableReader:
 
     _data: Any  # the object that is read
     names: Any = None  # of its columns, if it has any
+    concurrent = False  # threads may read at the same time
 
 
 def recognise(source: Any, who: str) -> Any:

@@ -28,6 +28,7 @@ __all__ = [
     "remote",
     "sqlite",
     "tar_members",
+    "webdataset",
     "zarr",
     "zip_members",
 ]

@@ -19,6 +19,7 @@ from .per_process import per_process as per_process
 from .read import read as read
 from .remote import remote as remote
 from .sqlite import sqlite as sqlite
+from .webdataset import webdataset as webdataset
 from .zarr import zarr as zarr
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "remote",
     "sqlite",
     "tar_members",
+    "webdataset",
     "zarr",
     "zip_members",
 ]

@@ -136,6 +136,9 @@ def tar_members(
 
     Notes
     -----
+    Use `webdataset` for samples of several members, such as ``7.jpg`` and ``7.json``: a `batch` of neighbours
+    mixes samples where a member is missing.
+
     One read of the file per access: the scan finds where each member lies. An archive that ends between two
     members, without the mark of its end, is read to there, as `tarfile` does.
 

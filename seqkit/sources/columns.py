@@ -279,6 +279,7 @@ class ColumnOf(TableReader):
 
     def __init__(self, rows: Any, name: str) -> None:
         self._data, self._name = rows, name
+        self.concurrent = getattr(rows, "concurrent", False)
         self.group_sizes = getattr(rows, "group_sizes", None)
 
     def __len__(self) -> int:

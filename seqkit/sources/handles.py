@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from ..core.adapters import TableReader
 from ..core.worker import close_with_worker, in_process_worker
 
 __all__ = ["Handles"]
@@ -32,7 +33,10 @@ class Handle:
         with self.lock:
             if self.value is None:
                 self._open()
-            return function(self.value, *arguments)
+            value = self.value
+            if not (isinstance(value, TableReader) and value.concurrent):
+                return function(value, *arguments)
+        return function(value, *arguments)
 
     def _open(self) -> None:
         self.pid = os.getpid()
@@ -62,7 +66,8 @@ class Handles:
     open_fn : callable
         Called without arguments.
     per_thread : bool
-        True: each thread opens its own. False: the threads of a process share one, and take turns.
+        True: each thread opens its own. False: the threads of a process share one. They take turns, unless it
+        is a `TableReader` that is `concurrent`.
     inheritable : bool
         True: a forked process uses the value of its parent. Only for data in memory.
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import math
 import mmap
 import os
 import random
 import re
-from collections.abc import Callable, Sequence
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from glob import has_magic
@@ -18,28 +21,71 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.adapters import TableReader
+from ..core.arguments import as_bool
+from ..core.lazy import need
 from ..core.progress import Progress, reporting
 from ..core.randomness import digest
 from ..core.whole_files import read_buffers, replace_file, write_buffers
-from .files import as_path, existing, found, name_file
+from .files import as_path, existing, found, in_natural_order, name_file
 
-__all__ = ["IndexedFile", "IndexedRows", "Scan", "count_items", "paths_of"]
+__all__ = ["IndexedFile", "IndexedRows", "Scan", "count_items", "indexed_files"]
 
 # Returns the arrays of the index of a file, given the open file and its size in bytes.
 Scan = Callable[[BinaryIO, int], Sequence[Any]]
 
 MOST_OPEN = 100  # files of one view in one process; each takes two descriptors
-# The first bytes of compressed files, and the program that unpacks them.
-COMPRESSED = {
-    rb"\x1f\x8b\x08": "gunzip",
-    rb"BZh\d1AY&SY": "bunzip2",
-    rb"\xfd7zXZ\0": "unxz",
-    rb"\x28\xb5\x2f\xfd": "unzstd",
-}
+GZIP = b"\x1f\x8b\x08"  # the first bytes of such a file
+
+
+class LocalFile:
+    """A file on a disk."""
+
+    def __init__(self, path: str) -> None:
+        self.opened: BinaryIO = open(path, "rb", buffering=0)  # noqa: SIM115
+        found = os.fstat(self.opened.fileno())
+        self.size, self.stamp = found.st_size, f"{found.st_size} {found.st_mtime_ns}".encode()
+        self.identity = os.path.realpath(path)
+        self._turn = threading.Lock()
+
+    def part(self, start: int, size: int) -> bytes:
+        if hasattr(os, "pread"):
+            return os.pread(self.opened.fileno(), size, start)
+        with self._turn:
+            self.opened.seek(start)
+            return self.opened.read(size)
+
+    def __del__(self) -> None:
+        with suppress(AttributeError):  # it could not be opened
+            self.opened.close()
+
+
+class RemoteFile:
+    """A file behind a URL of fsspec, read by ranges of bytes."""
+
+    def __init__(self, url: str, options: dict[str, Any]) -> None:
+        from fsspec.core import url_to_fs
+
+        # fsspec keeps one file system for each process, and makes another one after a fork.
+        self._fs, self._name = url_to_fs(url, **options)
+        about = self._fs.info(self._name)
+        if about["size"] is None:
+            raise ValueError(f"the server of {url} does not tell its size. Copy it to a disk.")
+        self.size, self.stamp = about["size"], digest(repr(about))
+        self.identity = url
+
+    @property
+    def opened(self) -> BinaryIO:
+        return self._fs.open(self._name, "rb")  # type: ignore[no-any-return]
+
+    def part(self, start: int, size: int) -> bytes:
+        data: bytes = self._fs.cat_file(self._name, start=start, end=min(start + size, self.size))
+        if len(data) > size:
+            raise ValueError(f"the server of {self.identity} sends no ranges of bytes. Copy it to a disk.")
+        return data
 
 
 class IndexedFile:
-    """A file that is open for reading, and the arrays of its index.
+    """A file that is open for reading, and the arrays of its index. Threads may read at the same time.
 
     The index is in the cache folder of the user, or next to the file if one is there. It holds the size and
     the time of the file, and is built again if they have changed.
@@ -47,17 +93,20 @@ class IndexedFile:
     Parameters
     ----------
     path : str
+        A path, or a URL of fsspec.
     kind : str
         Kind of the index, in eight letters: ``"sk-lines"``.
     scan : callable
         Builds the index.
     beside : bool
         Keep the index next to the file.
+    options : dict
+        For the file system of a URL.
     """
 
-    def __init__(self, path: str, kind: str, scan: Scan, beside: bool) -> None:
+    def __init__(self, path: str, kind: str, scan: Scan, beside: bool, options: dict[str, Any]) -> None:
         self.path = path
-        self._file: BinaryIO = open(path, "rb", buffering=0)  # noqa: SIM115
+        self._file = RemoteFile(path, options) if "://" in path else LocalFile(path)
         try:
             self.index = self._kept(kind, scan, beside)
         except OSError as error:
@@ -67,57 +116,37 @@ class IndexedFile:
 
     def _kept(self, kind: str, scan: Scan, beside: bool) -> list[Any]:
         """Return the arrays of the index, mapped into memory."""
-        found = os.fstat(self._file.fileno())
-        stamp = f"{found.st_size} {found.st_mtime_ns}".encode()
-        folder, name = os.path.split(os.path.abspath(self.path))
+        folder, name = os.path.split(self._file.identity)
         places = [os.path.join(folder, f".{name}.{kind}")]
         if not beside:
-            places.append(_in_cache(f"{digest(os.path.realpath(self.path)).hex()}.{kind}"))
+            places.append(_in_cache(f"{digest(self._file.identity).hex()}.{kind}"))
         for place in places:
-            if (kept := _mapped(place, kind, stamp)) is not None:
+            if (kept := _mapped(place, kind, self._file.stamp)) is not None:
                 return kept
-        self._refuse_compressed()
-        self._file.seek(0)
-        arrays = scan(self._file, found.st_size)
+        if self._file.part(0, len(GZIP)) == GZIP:
+            raise ValueError(f"{self.path} is compressed, and has no random access. Unpack it with gunzip.")
+        arrays = scan(self._file.opened, self._file.size)
+        write = partial(write_buffers, magic=kind.encode(), buffers=[self._file.stamp, *arrays])
         try:
             os.makedirs(os.path.dirname(places[-1]), exist_ok=True)
-            replace_file(
-                places[-1],
-                partial(write_buffers, magic=kind.encode(), buffers=[stamp, *arrays]),
-            )
+            replace_file(places[-1], write)
         except OSError as error:
-            error.add_note("The index is kept there. Pass beside=True, or set XDG_CACHE_HOME to a folder.")
+            error.add_note(
+                "The index is kept there. Set XDG_CACHE_HOME to another folder, or change beside=."
+            )
             raise
         # Another process may have replaced the file and its index.
-        return _mapped(places[-1], kind, stamp) or [memoryview(array) for array in arrays]
-
-    def _refuse_compressed(self) -> None:
-        self._file.seek(0)
-        head = self._file.read(16)
-        for magic, program in COMPRESSED.items():
-            if re.match(magic, head):
-                raise ValueError(
-                    f"{self.path} is compressed, and has no random access. Unpack it, for example with"
-                    f" {program}."
-                )
+        return _mapped(places[-1], kind, self._file.stamp) or [memoryview(array) for array in arrays]
 
     def read(self, start: int, size: int) -> bytes:
         """Return `size` bytes of the file."""
-        self._file.seek(start)
         parts = []
-        while size and (part := self._file.read(size)):
+        while size and (part := self._file.part(start, size)):
             parts.append(part)
-            size -= len(part)
+            start, size = start + len(part), size - len(part)
         if size:
             raise EOFError(f"{self.path} is shorter than before. Build the view again.")
         return b"".join(parts)
-
-    def close(self) -> None:
-        self._file.close()
-
-    def __del__(self) -> None:
-        with suppress(AttributeError):  # it was not opened
-            self.close()
 
 
 def _in_cache(name: str) -> str:
@@ -151,6 +180,8 @@ class IndexedRows(TableReader):
         Opens a file, given its number.
     """
 
+    concurrent = True
+
     def __init__(self, counts: npt.NDArray[np.int64], open_fn: Callable[[int], Any]) -> None:
         self._counts = counts
         self._ends = np.cumsum(counts)
@@ -161,7 +192,7 @@ class IndexedRows(TableReader):
 
     def _place(self, i: int) -> tuple[int, int]:
         """Return the number of the file with item `i`, and the position of the item in it."""
-        k = int(np.searchsorted(self._ends, i, side="right"))
+        k = bisect_right(self._ends, i)  # faster than numpy for one number
         return k, i - int(self._ends[k] - self._counts[k])
 
     def close(self) -> None:
@@ -191,12 +222,68 @@ def count_items(
     return found
 
 
-def paths_of(path: str | PathLike[str], who: str) -> Sequence[str]:
-    """Return the file at a path, or the files of a glob pattern in natural order."""
-    name = as_path(path, who)
-    if not has_magic(name) or os.path.exists(name):
-        return [existing(name, who)]
-    paths = found(name, who, ("",))
+def indexed_files(
+    who: str, path: Any, kind: str, scan: Scan, beside: Any, storage_options: Mapping[str, Any] | None
+) -> tuple[Sequence[str], Callable[[str], IndexedFile], str]:
+    """Return the files of a path, pattern or sequence of them, a function that opens each, and their name."""
+    is_one = isinstance(path, str | PathLike) or not isinstance(path, Iterable)
+    names = [as_path(each, who) for each in ([path] if is_one else path)]
+    options = dict(storage_options or {})
+    if as_bool(beside, f"{who}: beside") and any("://" in name for name in names):
+        raise ValueError(f"{who}: beside=True needs files on a disk, got {names[0]!r}. Leave it out.")
+    open_fn = partial(IndexedFile, kind=kind, scan=scan, beside=bool(beside), options=options)
+    if is_one:
+        return _files_of(names[0], who, options), open_fn, names[0]
+    paths = [each for name in names for each in _files_of(name, who, options)]
     if not paths:
-        raise FileNotFoundError(f"{who}: there is no file at {name!r}. Check the pattern.")
+        raise ValueError(f"{who}: path must have a file, got {path!r}")
+    return paths, open_fn, f"{paths[0]}, …"
+
+
+def _files_of(path: str, who: str, options: dict[str, Any]) -> Sequence[str]:
+    if "://" in path:
+        need("fsspec", who)
+    if RANGE.search(path):
+        return Numbered(path)
+    if not has_magic(path) or os.path.exists(path):
+        return [existing(path, who)]
+    if "://" in path:
+        from fsspec.core import url_to_fs
+
+        fs, pattern = url_to_fs(path, **options)
+        paths = in_natural_order(map(fs.unstrip_protocol, fs.glob(pattern)))
+    else:
+        paths = found(path, who, ("",))
+    if not paths:
+        raise FileNotFoundError(f"{who}: there is no file at {path!r}. Check the pattern.")
     return paths
+
+
+RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
+
+
+class Numbered(Sequence[str]):
+    """The paths of a pattern with ranges of numbers. Each is made when it is needed.
+
+    >>> paths = Numbered("train-{008..511}.tar")
+    >>> len(paths), paths[-1]
+    (504, 'train-511.tar')
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        ends = RANGE.findall(pattern)
+        self._ranges = [range(int(first), int(last) + 1) for first, last in ends]
+        self._digits = [len(first) for first, _ in ends]
+        if not len(self):
+            raise ValueError(f"{pattern!r} has a range without numbers. Put the lower number first.")
+
+    def __len__(self) -> int:
+        return math.prod(map(len, self._ranges))
+
+    def __getitem__(self, k: Any) -> Any:
+        k, numbers = range(len(self))[k], list[str]()
+        for each, digits in zip(self._ranges[::-1], self._digits[::-1], strict=True):
+            k, place = divmod(k, len(each))
+            numbers.insert(0, f"{each[place]:0{digits}}")
+        return RANGE.sub(lambda _: numbers.pop(0), self._pattern)

@@ -5,40 +5,41 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from io import BytesIO, TextIOWrapper
 from os import PathLike
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from ..core.arguments import as_bool
 from ..core.indices import Indices, as_array
 from ..core.progress import Progress, check_progress
 from ..core.view import View
 from .files import name_file
-from .indexed import IndexedFile, IndexedRows, count_items, paths_of
+from .indexed import IndexedFile, IndexedRows, count_items, indexed_files
 from .per_process import PerProcess
 
 __all__ = ["jsonl", "lines"]
 
-BLOCK = 1 << 24  # bytes that a scan reads at once
+BLOCK = 1 << 20  # bytes that a scan reads at once
 AT_ONCE = 64  # lines that an iteration reads at once
 # Encodings in which the bytes 10 and 13 are always line breaks, and that need no bytes before a line.
 BY_LINE = re.compile(
     r"utf-8(-sig)?|ascii|iso8859-\d+|cp\d+|koi8-\w|mac-\w+|gbk|gb2312|gb18030|big5(hkscs)?|euc_\w+|shift_jis\w*"
 )
 Decode = Callable[[str], Any]
+Paths: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 
 def lines(
-    path: str | PathLike[str],
+    path: Paths,
     encoding: str = "utf-8",
     *,
     beside: bool = False,
     progress: Progress | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> View[str]:
     """Return a view of the lines of text files, at any index.
 
@@ -48,9 +49,10 @@ def lines(
 
     Parameters
     ----------
-    path : path-like
-        A file, or a glob pattern. Files of a pattern follow each other in natural order of their names. Not
-        compressed.
+    path : path-like or sequence of path-like
+        A file, a glob pattern, a pattern with a range of numbers such as ``"part-{000..511}.txt"``, or one of
+        these behind a URL of fsspec. Files of a pattern follow each other in natural order of their names,
+        and several paths in the order given. Not compressed.
     encoding : str
         Name of the encoding of the text. UTF-16, UTF-32 and encodings with a state are refused.
     beside : bool
@@ -59,6 +61,8 @@ def lines(
     progress : True or callable, optional
         True shows a bar of tqdm while the files are scanned. A function is called with the number of files
         that are scanned and of all files.
+    storage_options : mapping, optional
+        For the file system of a URL: keys, end points. It is pickled with the view.
 
     Returns
     -------
@@ -96,23 +100,30 @@ def lines(
             f"lines: encoding {encoding!r} has no lines that can be read alone. Convert the file to UTF-8,"
             f" for example with iconv -f {encoding} -t utf-8."
         )
-    return _view(path, "lines", known, None, beside, progress)
+    return _view(path, "lines", known, None, beside, progress, storage_options)
 
 
-def jsonl(path: str | PathLike[str], *, beside: bool = False, progress: Progress | None = None) -> View[Any]:
+def jsonl(
+    path: Paths,
+    *,
+    beside: bool = False,
+    progress: Progress | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> View[Any]:
     """Return a view of the values of JSON-lines files, at any index: ``json.loads`` of each line.
 
     Parameters
     ----------
-    path : path-like
-        A file in UTF-8, or a glob pattern. Files of a pattern follow each other in natural order of their
-        names. Not compressed.
+    path : path-like or sequence of path-like
+        A file in UTF-8, or several: see `lines`. Not compressed.
     beside : bool
         True: keep the index of a file in its folder. False (the default): in the cache folder of the user.
         See `lines`.
     progress : True or callable, optional
         True shows a bar of tqdm while the files are scanned. A function is called with the number of files
         that are scanned and of all files.
+    storage_options : mapping, optional
+        For the file system of a URL: keys, end points. It is pickled with the view.
 
     Returns
     -------
@@ -140,24 +151,23 @@ def jsonl(path: str | PathLike[str], *, beside: bool = False, progress: Progress
     >>> cities[1]["city"], list(cities.smap(lambda city: city["people"]))
     ('Rome', [7, 28])
     """
-    return _view(path, "jsonl", "utf-8-sig", json.loads, beside, progress)
+    return _view(path, "jsonl", "utf-8-sig", json.loads, beside, progress, storage_options)
 
 
 def _view(
-    path: str | PathLike[str],
+    path: Paths,
     who: str,
     encoding: str,
     decode: Decode | None,
     beside: bool,
     progress: Progress | None,
+    storage_options: Mapping[str, Any] | None,
 ) -> View[Any]:
     check_progress(progress, f"{who}: progress")
-    open_fn = partial(IndexedFile, kind="sk-lines", scan=_scan, beside=as_bool(beside, f"{who}: beside"))
-    paths = paths_of(path, who)
+    paths, open_fn, name = indexed_files(who, path, "sk-lines", _scan, beside, storage_options)
     sizes = np.array(count_items(paths, open_fn, _size, progress, who))
-    return PerProcess(
-        partial(LineRows, paths, sizes, open_fn, encoding, decode), who, str(path), block=AT_ONCE
-    )
+    rows = partial(LineRows, paths, sizes, open_fn, encoding, decode)
+    return PerProcess(rows, who, name, block=AT_ONCE)
 
 
 # -------------------------------------------------------------------- the index

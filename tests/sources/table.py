@@ -88,6 +88,18 @@ def of_tar(folder: Path) -> tuple[sk.View[Any], list[Any]]:
     return sk.read(folder / "a.tar"), [(name, name.encode()) for name in NAMES]
 
 
+def of_webdataset(folder: Path) -> tuple[sk.View[Any], list[Any]]:
+    for k in (0, 1):
+        with tarfile.open(folder / f"{k}.tar", "w") as archive:
+            for row in ROWS[k::2]:
+                info = tarfile.TarInfo(f"{row['number']}.txt")
+                info.size = len(row["name"])
+                archive.addfile(info, io.BytesIO(row["name"].encode()))
+    view = sources.webdataset(f"{folder}/{{0..1}}.tar", {"txt": bytes.decode})
+    rows = [*ROWS[::2], *ROWS[1::2]]
+    return view, [{"txt": row["name"], "__key__": str(row["number"])} for row in rows]
+
+
 def of_hdf5(folder: Path) -> tuple[sk.View[Any], list[Any]]:
     import h5py
 
@@ -202,6 +214,7 @@ KINDS = [
     Kind("npz, compressed", partial(of_npz, save=np.savez_compressed)),
     Kind("zip", of_zip),
     Kind("tar", of_tar),
+    Kind("webdataset", of_webdataset),
     Kind("hdf5", of_hdf5, ("h5py",)),
     Kind("zarr", of_zarr, ("zarr",)),
     Kind("zarr array", a_zarr_array, ("zarr",)),

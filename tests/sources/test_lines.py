@@ -69,7 +69,7 @@ def test_lines_are_those_of_iterating_a_text_file(content: str, block: int, tmp_
 @every_file
 @given(content=st.binary() | st.lists(st.sampled_from([b"\r", b"\n", b"a"])).map(b"".join))
 def test_lines_of_random_bytes_are_those_of_iterating(content: bytes, tmp_path: Path) -> None:
-    assume(not any(re.match(magic, content) for magic in indexed.COMPRESSED))
+    assume(not content.startswith(indexed.GZIP))
     (tmp_path / "a.txt").write_bytes(content)
     same_as_iterating(tmp_path / "a.txt", "latin-1")
 
