@@ -12,7 +12,7 @@ from ..core.arguments import int_at_least
 from ..core.indices import compact
 from ..core.lengths import needed_length
 from ..core.source import as_view
-from ..core.values import values_of
+from ..core.values import by_position
 from ..core.view import Indexable, T, View
 
 __all__ = ["time_split"]
@@ -67,7 +67,7 @@ def time_split(
     """
     source = as_view(sequence, "time_split")
     n, k = needed_length(source, "time_split"), int_at_least(k, "time_split: k", 1)
-    moments = np.asarray(values_of(times, "time_split: times", "numbers or dates"))
+    moments = np.asarray(list(by_position(times, "time_split: times", "numbers or dates")))
     if moments.shape != (n,):
         raise ValueError(f"time_split: times must be one for each of {n} items, got {len(moments)}")
     if (moments != moments).any():

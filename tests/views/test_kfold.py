@@ -85,10 +85,12 @@ def test_training_items_come_before_test_items_by_at_least_the_gap(
     ("times", "gap"),
     [
         (np.datetime64("2026-01-01") + np.arange(8), np.timedelta64(2, "D")),
+        (np.datetime64("2026-01-01", "ns") + np.arange(8) * np.timedelta64(1, "D"), np.timedelta64(2, "D")),
+        (np.datetime64("2026-01-01") + np.arange(8), np.timedelta64(48 * 3600 * 10**9, "ns")),
         ([date(2026, 1, 1) + timedelta(i) for i in range(8)], timedelta(2)),
         (np.arange(8) * 0.5, 1.0),
     ],
-    ids=["numpy", "dates", "floats"],
+    ids=["numpy", "nanoseconds", "gap in nanoseconds", "dates", "floats"],
 )
 def test_times_may_be_dates_or_numbers(times: Any, gap: Any) -> None:
     pairs = sk.time_split("abcdefgh", times, 1, gap=gap)
