@@ -360,8 +360,9 @@ def test_an_array_of_a_view_is_a_copy_of_its_source() -> None:
     data = np.arange(4)
     np.asarray(sk.view(data))[0] = 9
     assert data[0] == 0
-    with pytest.raises(ValueError, match="always a copy"):
-        np.array(sk.view(data), copy=False)
+    if np.lib.NumpyVersion(np.__version__) >= "2.0.0":  # earlier versions do not pass `copy` on
+        with pytest.raises(ValueError, match="always a copy"):
+            np.array(sk.view(data), copy=False)
 
 
 # -------------------------------------------------------------------- repr

@@ -1217,9 +1217,11 @@ def _(folder: Path) -> Any:
 def _(folder: Path) -> Any:
     import pyarrow as pa
 
-    if not hasattr(pa, "string_view"):
-        pytest.skip("an old pyarrow")
     table = pa.table({"x": pa.array(["a", "b"], pa.string_view())})
+    try:
+        table.nbytes
+    except pa.ArrowTypeError:
+        pytest.skip("an old pyarrow, which does not pickle parts of such tables")
     return lambda: sk.view(table), [{"x": "a"}, {"x": "b"}]
 
 

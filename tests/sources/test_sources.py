@@ -307,17 +307,7 @@ def test_forked_workers_share_a_table_that_was_read(tmp_path: Path) -> None:
         assert [*ahead] == [{"x": 1}, {"x": 2}]
 
 
-# -------------------------------------------------------------------- Hugging Face, fsspec
-
-
-def test_split_of_a_saved_data_set_is_chosen(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
-    datasets.disable_progress_bars()
-    data = datasets.Dataset.from_list([{"a": i} for i in range(4)])
-    datasets.DatasetDict({"train": data, "test": data.select([0])}).save_to_disk(tmp_path / "a")
-    assert [*sk.read(tmp_path / "a", "test")] == [{"a": 0}]
-    with pytest.raises(ValueError, match=r"split must be one of \['train', 'test'\], got None"):
-        len(sk.read(tmp_path / "a"))
+# -------------------------------------------------------------------- fsspec
 
 
 def test_remote_files_are_read_as_open_files(tmp_path: Path) -> None:
