@@ -4,10 +4,12 @@
 #   make demo     run examples/quickstart.py on real pictures and text
 #   make test     lint, types, tests and doctests
 #   make test-frameworks   the tests with Ray, Dask, Lightning, Accelerate and Hugging Face, which it installs
+#   make test-lowest   many tests with the lowest versions that pyproject.toml allows
 #   make record   write down the CPU seconds of the last `make test`, which later ones are shown beside
 #   make stress   the long tests, and those of concurrency 200 times under load; ROUNDS=5 for fewer
 #   make mutants  break the package in some eighty ways, and see whether the tests notice; ROOM=engine for one room
 #   make bench    measure seqkit beside its peers; BENCHMARKS=views runs one part
+#   make dist     build wheel and sdist, check them, and run README's first example with the wheel
 #   make docs     build the site into build/docs; warnings are errors. LINKS=1 adds links to Python, numpy and
 #                 PyTorch (LINKS=FOLDER without the network: docs/conf.py says how), and
 #                 VERSIONS=https://host/versions.json a switch between versions
@@ -20,10 +22,13 @@ PYTHON ?= python3
 VENV   := .venv
 BENCH  := .venv-bench
 SITE   := .venv-docs
+DIST   := .venv-dist
+LOWEST := .venv-lowest
 ROUNDS ?= 200
 BIN    := $(VENV)/bin
 # Compiling all modules of all libraries takes longer than those that are imported need.
-PIP    := -m pip --quiet --disable-pip-version-check install --no-compile --editable
+INSTALL := -m pip --quiet --disable-pip-version-check install --no-compile
+PIP    := $(INSTALL) --editable
 # Old makes (macOS has one) cannot keep the output of targets apart.
 SYNC   := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 # The longest first: make runs three parts side by side, and starts the next one when one ends. Two CPUs suffice
@@ -37,7 +42,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test $(PARTS) test-frameworks record stress mutants bench docs clean
+.PHONY: help demo test $(PARTS) test-frameworks test-lowest record stress mutants bench dist docs clean
 
 # Tests that start workers run in processes of their own. Libraries that others load (polars, pandas) have
 # threads, and beside those threads workers are not forked. A large process also takes longer to fork: HEAVY
@@ -80,6 +85,9 @@ test-frameworks: $(VENV)/.frameworks
 	$(BIN)/python -m pytest -m "frameworks and not stress" tests/loader/test_frameworks.py tests/loader/test_ranks.py tests/test_engines.py \
 		tests/test_examples.py
 
+test-lowest: $(LOWEST)/.lowest
+	$(LOWEST)/bin/python -m pytest tests/core tests/views tests/collation tests/samplers tests/sources tests/stores
+
 record:
 	$(BIN)/python -m tests.cpu record
 
@@ -111,12 +119,24 @@ mutants: $(VENV)/.test
 bench: $(BENCH)/.bench
 	$(BENCH)/bin/python -m benchmarks $(BENCHMARKS)
 
+# The wheel is built from the sdist. Its environment holds nothing else at first, then the "examples" extra.
+dist: EMPTY := build/empty
+dist: $(DIST)/.dist
+	rm -rf dist $(EMPTY)
+	$(DIST)/bin/python -m build
+	$(DIST)/bin/python -m twine check --strict dist/*
+	$(PYTHON) -m venv $(EMPTY)
+	$(EMPTY)/bin/python $(INSTALL) dist/*.whl
+	$(EMPTY)/bin/python -I tests/smoke.py
+	wheel=$$(echo dist/*.whl) && $(EMPTY)/bin/python $(INSTALL) "$$wheel[examples]"
+	$(EMPTY)/bin/python -I tests/readme.py
+
 docs: $(SITE)/.docs
 	LINKS=$(LINKS) VERSIONS=$(VERSIONS) $(SITE)/bin/python -m sphinx --quiet --fail-on-warning --keep-going -c docs . build/docs
 	@echo 'Open build/docs/index.html.'
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(SITE) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(SITE) $(DIST) $(LOWEST) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp file says that an environment exists, another that an extra is installed in it.
@@ -130,7 +150,7 @@ define make_environment
 @touch $@
 endef
 
-$(VENV)/.made $(BENCH)/.made $(SITE)/.made:
+$(VENV)/.made $(BENCH)/.made $(SITE)/.made $(DIST)/.made $(LOWEST)/.made:
 	$(make_environment)
 
 $(VENV)/.examples: $(VENV)/.made pyproject.toml
@@ -152,4 +172,13 @@ $(BENCH)/.bench: $(BENCH)/.made pyproject.toml
 
 $(SITE)/.docs: $(SITE)/.made pyproject.toml
 	$(SITE)/bin/python $(PIP) '.[docs]'
+	@touch $@
+
+$(DIST)/.dist: $(DIST)/.made
+	$(DIST)/bin/python $(INSTALL) 'build>=1.2' 'twine>=6.1'
+	@touch $@
+
+$(LOWEST)/.lowest: $(LOWEST)/.made pyproject.toml
+	$(LOWEST)/bin/python .ci/lowest.py > $(LOWEST)/lowest.txt
+	$(LOWEST)/bin/python $(PIP) . --requirement $(LOWEST)/lowest.txt 'hypothesis>=6.100' 'pytest>=8' 'pytest-timeout>=2.3'
 	@touch $@

@@ -1,4 +1,4 @@
-"""The versions, the system and the start of workers, for reports of faults."""
+"""The versions, the system and the start of workers, for bug reports."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _PACKAGES = (
 def show_versions() -> None:
     """Print the versions, the system and the way in which workers start here.
 
-    Paste the output into a report of a fault.
+    Paste the output into a bug report.
 
     Notes
     -----
     Prints at most 25 lines. Versions are read from the metadata of installed packages, and no package is
     imported. No worker is started. The line "workers" says how `prefetch` would start process workers now,
-    and names the threads that make forking unsafe. Call the function where the fault occurs, because other
+    and names the threads that make forking unsafe. Call the function where the bug shows, because other
     threads may run elsewhere.
 
     Called ``show_versions`` in pandas and scikit-learn, too.
