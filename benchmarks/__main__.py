@@ -1,4 +1,7 @@
-"""Run benchmarks by name, or all of them. Print tables, and write results to build/benchmarks/<name>.json."""
+"""Run benchmarks by name, or all of them. Print tables, and write results to build/benchmarks/<name>.json.
+
+Tables of several libraries show each ratio with that of the last tag.
+"""
 
 import importlib
 import json

@@ -5,6 +5,8 @@ measured: results per second, seconds to the first result, CPU time of the consu
 and memory of a worker. The first result and the last are checked.
 
 The limit is measured in the same rounds: two processes that compute the same and hand nothing over.
+
+After each ratio stands that of the last tag in parentheses, if the tag has one.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .last_tag import compared, last_tag
 from .measure import apart, in_rounds, keep, table
 from .peers import installed, loop, seqkit
 from .work import WORKERS, Unsuited, Work
@@ -137,13 +140,35 @@ def compare(title: str, work: Work, limit: bool = True, around: Any = None, **op
         for name, each in found.items()
     }
     keep(title, figures)
-    medians = {name: Found(*map(median, fields.values())) for name, fields in figures.items()}
+    now, before = ratios(figures), ratios(compared().get(title, {}))
     rows = []
-    for name, one in medians.items():
-        pairs = zip(medians["seqkit"], one, strict=True)
-        ratios = (f"{ours / its:.2f}" if its else "" for ours, its in pairs)
-        rows.append((name, *(f"{value:.4g}" for value in one), *ratios))
+    for name, fields in figures.items():
+        shown = (f"{median(values):.4g}" for values in fields.values())
+        rows.append((name, *shown, *map(beside, now[name], before.get(name, [""] * len(RATIOS)))))
     table(title, [(title, *Found._fields, *RATIOS), *rows])
+    if before:
+        print(f"  In parentheses: ratios of {last_tag()}.")
+
+
+def ratios(figures: dict[str, dict[str, list[float]]]) -> dict[str, list[str]]:
+    """Return seqkit's medians as multiples of those of each library, or "" where there is none."""
+    medians = {
+        name: [median(fields.get(field) or [0.0]) for field in Found._fields]
+        for name, fields in figures.items()
+    }
+    return {
+        name: [f"{ours / its:.2f}" if its else "" for ours, its in zip(medians["seqkit"], one, strict=True)]
+        for name, one in medians.items()
+    }
+
+
+def beside(now: str, before: str) -> str:
+    """Return a ratio with that of the last tag.
+
+    >>> beside("1.90", "1.85"), beside("1.90", "")
+    ('1.90 (1.85)', '1.90')
+    """
+    return f"{now} ({before})" if before else now
 
 
 def tried(who: str, run: Callable[[], Found]) -> Found | None:
