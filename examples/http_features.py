@@ -98,7 +98,8 @@ def main() -> None:
     server, folder = Server(), f"{tempfile.mkdtemp()}/features.parquet"
     host, port = server.address
     first = subprocess.Popen([sys.executable, __file__, host, str(port), folder])
-    server.has_seen_half.wait()
+    while not server.has_seen_half.wait(0.1):
+        assert first.poll() is None, "the first run has failed"
     first.kill()  # as if the machine had gone down
     first.wait()
     before = server.requests.total()
