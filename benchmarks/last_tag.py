@@ -11,15 +11,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-STORED = "docs/benchmarks/"
+ROOT, STORED = Path(__file__).parents[1], "docs/benchmarks/"
 
 
 def git(*arguments: str) -> str:
     """Return the output of git, or "" without git, without a repository and without a tag."""
     try:
-        done = subprocess.run(
-            ["git", *arguments], capture_output=True, text=True, cwd=Path(__file__).parents[1]
-        )
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=ROOT)
     except FileNotFoundError:
         return ""
     return "" if done.returncode else done.stdout.strip()
