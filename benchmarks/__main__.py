@@ -27,6 +27,7 @@ NAMES = (
     "executors",
     "sources",
     "groups",
+    "packs",
     "auto",
     "bottlenecks",
     "looking",

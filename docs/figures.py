@@ -63,6 +63,10 @@ def fails_once() -> Callable[[Token], Token]:
     return read
 
 
+def documents_of(rows: Any) -> Any:
+    return rows[:, 0]
+
+
 def parts(item: Any) -> list[Any]:
     """Return the tokens of an item: a token, or a list, tuple or dict of tokens."""
     if isinstance(item, dict):
@@ -149,9 +153,15 @@ TWO = {"x": tokens("abc"), "y": tokens("def")}
 
 FIGURES = {
     "batch": Figure(ONE, lambda x: sk.batch(x, 4), "batch(x, 4)"),
+    "bins": Figure(
+        ONE,
+        lambda x: sk.gather_groups(x, sk.smap(documents_of, sk.bins([5, 1, 3, 3, 2, 4], 6, long="error"))),
+        "bins(lengths, 6)",
+    ),
     "collate": Figure(TWO, lambda x, y: sk.collate([x, y]), "collate([x, y])"),
     "concatenate": Figure(TWO, lambda x, y: sk.concatenate([x, y]), "concatenate"),
     "gather": Figure(FEW, lambda x: sk.gather(x, [3, 0, 0, 2]), "[3, 0, 0, 2]"),
+    "gather_groups": Figure(FEW, lambda x: sk.gather_groups(x, [[3, 0], [2], [1, 0]]), "gather_groups"),
     "debug": Figure(FEW, lambda x: sk.debug(x, lambda i, token: None), "debug(x, f)"),
     "load_packed": Figure(FEW, lambda x: saved_and_loaded(x), "load_packed"),
     "monitor_throughput": Figure(FEW, lambda x: sk.monitor_throughput(x), "monitored"),

@@ -47,6 +47,7 @@ _NAMES = {
     "collation": "default_collate",
     "views.arange": "arange",
     "views.batch": "batch",
+    "views.bins": "bins",
     "views.collate": "collate",
     "views.concatenate": "concatenate",
     "views.cycle": "cycle",
@@ -54,9 +55,10 @@ _NAMES = {
     "views.fallback": "fallback",
     "views.flatten": "flatten",
     "views.gather": "gather take",
+    "views.gather_groups": "gather_groups",
     "views.interleave": "interleave",
     "views.kfold": "kfold",
-    "views.mix": "mix",
+    "views.mix.mix": "mix",
     "views.random_map": "random_map",
     "views.random_split": "random_split",
     "views.repeat": "repeat",
@@ -113,9 +115,9 @@ _TABLE["version"] = f"{__name__}:__version__"
 # arguments, and None means the first of a list.
 _METHODS: dict[int | None, str] = {
     0: (
-        "add_cache batch cycle debug epochs flatten gather interleave kfold materialize monitor_throughput"
-        " pack prefetch profile random_split retry shard shuffle shuffle_buffer shuffle_groups split take"
-        " time_split tune unbatch verify window"
+        "add_cache batch cycle debug epochs flatten gather gather_groups interleave kfold materialize"
+        " monitor_throughput pack prefetch profile random_split retry shard shuffle shuffle_buffer"
+        " shuffle_groups split take time_split tune unbatch verify window"
     ),
     1: "fallback filter random_map smap starmap",
     None: "collate concatenate mix",

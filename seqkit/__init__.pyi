@@ -23,6 +23,9 @@ from .collation import (
     NamedTuple as NamedTuple,
 )
 from .collation import (
+    PackSequences as PackSequences,
+)
+from .collation import (
     Pad as Pad,
 )
 from .collation import (
@@ -202,6 +205,9 @@ from .views.arange import (
 from .views.batch import (
     batch as batch,
 )
+from .views.bins import (
+    bins as bins,
+)
 from .views.collate import (
     collate as collate,
 )
@@ -229,13 +235,16 @@ from .views.gather import (
 from .views.gather import (
     take as take,
 )
+from .views.gather_groups import (
+    gather_groups as gather_groups,
+)
 from .views.interleave import (
     interleave as interleave,
 )
 from .views.kfold import (
     kfold as kfold,
 )
-from .views.mix import (
+from .views.mix.mix import (
     mix as mix,
 )
 from .views.random_map import (
@@ -306,6 +315,7 @@ __all__ = [
     "add_cache",
     "arange",
     "batch",
+    "bins",
     "case",
     "collate",
     "concatenate",
@@ -319,6 +329,7 @@ __all__ = [
     "fallback",
     "flatten",
     "gather",
+    "gather_groups",
     "get_worker_info",
     "interleave",
     "kfold",

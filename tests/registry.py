@@ -23,12 +23,14 @@ import numpy as np
 import seqkit as sk
 from seqkit.core.randomness import Permutation, item_generator, node_key
 from seqkit.observe import debug, monitor_throughput
-from seqkit.samplers import RandomSampler
+from seqkit.samplers import BatchSampler, RandomSampler
 from seqkit.stores.add_cache.add_cache import add_cache
 from seqkit.stores.materialize.materialize import materialize
 from seqkit.stores.pack.pack import load_packed, pack
 from seqkit.testing.subject import Build, Model, Reads, Writes
-from seqkit.views.mix import Schedule
+from seqkit.views.mix.by_size import BySize
+from seqkit.views.mix.schedule import Schedule, in_stages
+from seqkit.views.mix.shares import Shares
 
 __all__ = ["CASES", "Case"]
 
@@ -205,11 +207,133 @@ class Counted:
         return iter(range(self.n))
 
 
+def best_fit_decreasing(
+    lengths: list[int], capacity: int, long: str, most: int = 1 << 60, order: Iterable[int] | None = None
+) -> list[list[Any]]:
+    """Pack documents one by one: each piece into the fullest bin that has room, then the lowest number.
+
+    Documents of one length are taken in a given order, but for those that fill a bin alone.
+    """
+
+    def rank(piece: list[int]) -> tuple[int, int]:
+        document, start, stop = piece
+        return start - stop, document if stop - start == capacity else 0
+
+    pieces = []
+    for document in range(len(lengths)) if order is None else order:
+        length = lengths[document]
+        ends = [*range(capacity, length + 1, capacity)]
+        if long == "split":
+            ends += [length] * (length % capacity > 0)
+            pieces += [[document, start, stop] for start, stop in pairwise([0, *ends])]
+        elif long == "clip" or length <= capacity:
+            pieces.append([document, 0, min(length, capacity)])
+    bins: list[list[Any]] = []
+    room: list[int] = []
+    for piece in sorted(pieces, key=rank):
+        length = piece[2] - piece[1]
+        fitting = [b for b in range(len(bins)) if room[b] >= length and len(bins[b]) < most]
+        if not fitting:
+            fitting = [len(bins)]
+            bins.append([])
+            room.append(capacity)
+        chosen = min(fitting, key=lambda b: room[b])
+        bins[chosen].append(piece)
+        room[chosen] -= length
+    return bins
+
+
+def in_bins(n: int, capacity: int, long: str, most: int = 1 << 60, seed: int | None = None) -> list[Any]:
+    """Return the bins of `n` documents as `bins` gives them."""
+    drawn = None if seed is None else Permutation(n, node_key("bins 0", seed, 0, 0)).many(range(n)).tolist()
+    return [np.array(rows) for rows in best_fit_decreasing(some_lengths(n), capacity, long, most, drawn)]
+
+
+def some_lengths(n: int) -> list[int]:
+    return [i * 5 % 9 + 1 for i in range(n)]
+
+
+def some_groups(n: int) -> list[list[int]]:
+    return [[*range(i, n, 3)] + [i] * (i % 2) for i in range(n)]
+
+
+def rows_of(n: int) -> list[Any]:
+    """Return groups of rows that cut the items of `lines`."""
+    return [[(i, 0, 2), (n - 1 - i, 1, 1 + i % 2)] for i in range(n)]
+
+
+def lines(values: list[int]) -> list[Any]:
+    return [[x, -x] for x in values]
+
+
+def by_rows(items: list[Any], groups: list[Any]) -> list[Any]:
+    return [[items[i][start:stop] for i, start, stop in rows] for rows in groups]
+
+
 def back_and_forth(n: int) -> list[int]:
     return [*range(n - 1, -1, -1), *range(n)]
 
 
 # -------------------------------------------------------------------- the cases
+
+GROUPS = [
+    Case(
+        "bins",
+        lambda s: sk.bins(some_lengths(len(s)), 6, long="split"),
+        lambda x: in_bins(len(x), 6, "split"),
+        writes=False,
+    ),
+    Case(
+        "bins clip",
+        lambda s: sk.bins(np.array(some_lengths(len(s)), np.uint16), 7, long="clip", max_items=2),
+        lambda x: in_bins(len(x), 7, "clip", 2),
+        writes=False,
+    ),
+    Case(
+        "bins drop, slice",
+        lambda s: sk.bins(some_lengths(len(s)), 8, long="drop")[::-2],
+        lambda x: in_bins(len(x), 8, "drop")[::-2],
+        writes=False,
+    ),
+    Case(
+        "bins error",
+        lambda s: sk.bins(some_lengths(len(s)), 9, long="error", seed=0),
+        lambda x: in_bins(len(x), 9, "error", seed=0),
+        writes=False,
+    ),
+    Case(
+        "gather_groups",
+        lambda s: sk.gather_groups(s, some_groups(len(s))),
+        lambda x: [[x[i] for i in group] for group in some_groups(len(x))],
+        writes=False,
+    ),
+    Case(
+        "gather_groups of arrays",
+        lambda s: sk.gather_groups(s, np.arange(len(s)).reshape(-1, 1)),
+        lambda x: [[i] for i in x],
+        writes=False,
+    ),
+    Case(
+        "gather_groups of rows",
+        lambda s: sk.gather_groups(s, rows_of(len(s))),
+        lambda x: by_rows(x, rows_of(len(x))),
+        lines,
+        writes=False,
+    ),
+    Case(
+        "gather_groups of a sampler",
+        lambda s: sk.gather_groups(s, BatchSampler(RandomSampler(len(s), seed=2), 3)),
+        lambda x: chunks(list(sk.gather(x, RandomSampler(len(x), seed=2))), 3),
+        writes=False,
+    ),
+    Case(
+        "gather_groups of bins",
+        lambda s: sk.gather_groups(s, sk.bins([2] * len(s), 3, long="split")),
+        lambda x: by_rows(x, best_fit_decreasing([2] * len(x), 3, "split")),
+        lines,
+        writes=False,
+    ),
+]
 
 VIEWS = [
     Case("view", sk.view, list, writes=True),
@@ -979,6 +1103,18 @@ def mixed(
     return [lists[which][j % len(lists[which])] for which, j in places]
 
 
+MIX_KEY = node_key("mix", 2, 0, 0)
+
+
+def by_size(sizes: list[list[int]]) -> BySize:
+    return BySize(Shares((0,), ((1,) * len(sizes),)), [np.array(each) for each in sizes], MIX_KEY, True)
+
+
+def scheduled(turns: Any, lists: list[list[Any]], n: int | None = None) -> list[Any]:
+    total = sum(map(len, lists)) if n is None else n
+    return [lists[which][j] for which, j in map(turns.at, range(total))]
+
+
 def dealt(items: list[Any], sizes: list[int], seed: int) -> list[list[Any]]:
     order = Permutation(len(items), node_key(f"random_split of {len(items)}", seed, 0, 0))
     row = [items[order.one(i)] for i in range(len(items))]
@@ -1180,6 +1316,34 @@ PASSES = [
         writes=True,
     ),
     Case(
+        "mix all",
+        lambda s: sk.mix([s, sk.view(s)[:1]], [3, 1], seed=2, stop="all"),
+        lambda x: scheduled(in_stages(Shares((0,), ((3, 1),)), MIX_KEY, [len(x), len(x[:1])]), [x, x[:1]]),
+        writes=True,
+    ),
+    Case(
+        "mix in stages",
+        lambda s: sk.mix([s, sk.smap(double, s)], {0: [1, 0], 2: [1, 2]}, seed=2),
+        lambda x: scheduled(
+            in_stages(Shares((0, 2), ((1, 0), (1, 2))), MIX_KEY),
+            [x, [i * 2 for i in x]],
+            len(x) if len(x) < 2 else min(2 + (len(x) - 2) * 3, 2 + len(x) * 3 // 2),
+        ),
+        writes=None,
+    ),
+    Case(
+        "mix by names",
+        lambda s: sk.mix({"a": sk.shuffle(s, seed=1), "b": s}, {"b": 1, "a": 1}, seed=2, name="m"),
+        lambda x: mixed([shuffled(x, 1, salt="a/0"), x], (1, 1), len(x) * 2, 2, "m"),
+        writes=True,
+    ),
+    Case(
+        "mix by sizes",
+        lambda s: sk.mix([s, s], seed=2, sizes=[some_lengths(len(s)), [4] * len(s)], stop="all"),
+        lambda x: scheduled(by_size([some_lengths(len(x)), [4] * len(x)]), [x, x]),
+        writes=True,
+    ),
+    Case(
         "mix slice of an endless one",
         lambda s: sk.mix([sk.concatenate([s, [5]]), range(2), sk.repeat("x")], seed=1, stop="cycle")[3:12],
         lambda x: mixed([[*x, 5], [0, 1], ["x"]], (1, 1, 1), 12, 1)[3:],
@@ -1216,6 +1380,11 @@ PASSES = [
         lambda x: shuffled(x, 0) + shuffled(x, 0, 1),
     ),
     ahead(
+        "gather_groups over a prefetch",
+        lambda s: sk.gather_groups(sk.prefetch(s, 0), some_groups(len(s))),
+        lambda x: [[x[i] for i in group] for group in some_groups(len(x))],
+    ),
+    ahead(
         "mix over prefetches",
         lambda s: sk.mix([sk.prefetch(s, 0), sk.prefetch(sk.smap(double, s), 0)], [1, 2], seed=0),
         lambda x: mixed([x, [i * 2 for i in x]], (1, 2), len(x) * 3 // 2, 0),
@@ -1223,6 +1392,7 @@ PASSES = [
 ]
 
 CASES = [
+    *GROUPS,
     *VIEWS,
     *MAPS,
     *SELECTIONS,

@@ -143,8 +143,8 @@ PASSIVE = {"Lock", "RLock", "local", "get_ident"}  # what others may use of thre
 # What each room may weigh: its code lines, without docstrings, comments and blank lines. A room that needs
 # more gives its reason in a decision, or cuts elsewhere. Lines that move take their budget along.
 BUDGETS = {
-    "__init__": 106,
-    "collation": 758,
+    "__init__": 108,
+    "collation": 834,
     "core": 2044,
     "engine": 6229,
     "loader": 1360,
@@ -156,7 +156,7 @@ BUDGETS = {
     "testing": 700,
     "torch": 159,
     "transforms": 35,
-    "views": 3514,
+    "views": 4108,
 }
 
 
@@ -537,6 +537,8 @@ views = [
     sk.shuffle(samples),
     sk.random_map(lambda sample, rng: rng.random(), samples),
     sk.mix([samples, samples], [2, 1]),
+    sk.mix([samples, samples], stop="all"),
+    sk.smap(sk.PackSequences(4), sk.gather_groups([[1], [2]], sk.bins([1, 1], 4, long="split", seed=0))),
     sk.filter(bool, samples),
     sk.prefetch(samples, 2, "thread"),
 ]

@@ -26,6 +26,8 @@ POSITIVE: Table = {
     "unbatch: batch_size": lambda x: sks.unbatch([[1, 2]], x),
     "shard: world_size": lambda x: sks.shard("abc", 0, x),
     "uniter: n_parallel": lambda x: sks.uniter([], n_parallel=x),
+    "bins: capacity": lambda x: sks.bins([1], x, long="split"),
+    "PackSequences: capacity": sks.PackSequences,
     "ClipSequence: length": sks.ClipSequence,
     "PadSequence: length": sks.PadSequence,
 }
@@ -45,6 +47,8 @@ AT_LEAST_0_OR_NONE: Table = {
     "random_map: seed": lambda x: sks.random_map(lambda item, rng: 0, "abc", seed=x),
     "random_split: seed": lambda x: sks.random_split("abc", [3], seed=x),
     "mix: seed": lambda x: sks.mix(["a"], seed=x),
+    "bins: seed": lambda x: sks.bins([1], 2, long="split", seed=x),
+    "PackSequences: pad": lambda x: sks.PackSequences(2, pad=0 if x is None else x),
     "add_cache: cache_size": lambda x: sks.add_cache("abc", x),
 }
 BOOLS: Table = {
@@ -71,6 +75,7 @@ NAMES: Table = {
 WORDS: Table = {
     "batch: last": lambda x: sks.batch("abc", 2, last=x),
     "window: last": lambda x: sks.window("abc", 2, last=x),
+    "bins: long": lambda x: sks.bins([1], 2, long=x),
     "mix: stop": lambda x: sks.mix(["a"], stop=x),
     "shard: even": lambda x: sks.shard("abc", 0, 1, even=x),
     "smap: zip": lambda x: sks.smap(max, [1], [2], zip=x),
@@ -85,6 +90,7 @@ SEQUENCES: Table = {
     "interleave: a sequence": lambda x: sks.interleave([1], x),
     "switch: a sequence": lambda x: sks.switch([1], x, [2]),
     "batch: a sequence": lambda x: sks.batch(x, 2),
+    "gather_groups: a sequence": lambda x: sks.gather_groups(x, [[0]]),
     "profile: a sequence": observe.profile,
 }
 LISTS_OF_SEQUENCES: Table = {
@@ -134,11 +140,6 @@ OTHERS: list[tuple[type[Exception], str, Callable[[], object]]] = [
     (ValueError, "collate: at least one sequence", lambda: sks.collate({})),
     (TypeError, "uniter: iterable", lambda: sks.uniter(3)),
     (TypeError, "mix: each sequence", lambda: sks.mix(["a", UnsizedSource("b")])),
-    (
-        TypeError,
-        "mix: sequences",
-        lambda: sks.mix({"x": [1], "y": [2]}),
-    ),  # not a mixture of the keys' letters
     (TypeError, "mix: weights", lambda: sks.mix(["a", "b"], 3)),
     (ValueError, "mix: weights", lambda: sks.mix(["a", "b"], [1])),
     *(

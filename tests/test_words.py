@@ -61,9 +61,11 @@ add_cache: cache policy key
 audio, csv, images, archives, lines, …: beside decode delimiter encoding library options mode frame
     pattern suffixes columns query ids storage_options split per_thread items arguments
 collate functions: expand batch_axis collate_fn_map ret_length round_to to_length mask clip
+bins, gather_groups, PackSequences: capacity long max_items groups
 cross-validation: k times gap
 debug: max_calls max_rate
 materialize: to version
+mix: sizes
 random_split: groups stratify
 retry: attempts on wait
 samplers of batches: max_tokens max_samples multiple sort last_group num_shards num_buckets bucket_scheme

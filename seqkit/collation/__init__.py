@@ -6,6 +6,7 @@ from ..core.lazy import lazy_names
 _NAMES = {
     "composed": "Dict Group NamedTuple PerShard Tuple",
     "default": "default_collate default_convert",
+    "pack_sequences": "PackSequences",
     "pad": "Pad",
     "stack": "Append List Stack",
 }

@@ -2,6 +2,7 @@
 
 from .composed import Dict, Group, NamedTuple, PerShard, Tuple
 from .default import default_collate, default_convert
+from .pack_sequences import PackSequences
 from .pad import Pad
 from .stack import Append, List, Stack
 
@@ -11,6 +12,7 @@ __all__ = [
     "Group",
     "List",
     "NamedTuple",
+    "PackSequences",
     "Pad",
     "PerShard",
     "Stack",

@@ -198,9 +198,9 @@ def refuse_table(value: Any, who: str = "") -> None:
 def check_sequences(value: Any, who: str) -> None:
     """Raise TypeError unless a value is an iterable of sequences. A mapping or a table is not one.
 
-    >>> check_sequences({"x": [1, 2]}, "mix: sequences")
+    >>> check_sequences({"x": [1, 2]}, "concatenate: sequences")
     Traceback (most recent call last):
-    TypeError: mix: sequences must be an iterable of sequences, got {'x': [1, 2]}
+    TypeError: concatenate: sequences must be an iterable of sequences, got {'x': [1, 2]}
     """
     if not isinstance(value, Iterable) or isinstance(value, Mapping) or is_table(value):
         raise TypeError(f"{who} must be an iterable of sequences, got {brief(value)}")

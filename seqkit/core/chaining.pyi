@@ -4,7 +4,7 @@ A function whose first parameter is the sequence is used as a method unchanged. 
 out without the sequence. The parameters before the sequence are then positional only.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, Literal, TypeVar, overload
 
 import numpy as np
@@ -29,8 +29,9 @@ from ..views.epochs import epochs as _epochs
 from ..views.filter import Filter
 from ..views.flatten import flatten as _flatten
 from ..views.gather import gather as _gather
+from ..views.gather_groups import gather_groups as _gather_groups
 from ..views.kfold import kfold as _kfold
-from ..views.mix import Stop
+from ..views.mix.mix import Stop
 from ..views.random_split import random_split as _random_split
 from ..views.retry import retry as _retry
 from ..views.shard import shard as _shard
@@ -63,6 +64,7 @@ class Chainable(Displayed, Generic[T_co]):
     epochs = _epochs
     flatten = _flatten
     gather = _gather
+    gather_groups = _gather_groups
     materialize = _materialize
     monitor_throughput = _monitor_throughput
     pack = _pack
@@ -101,8 +103,9 @@ class Chainable(Displayed, Generic[T_co]):
     def mix(
         self,
         *others: Indexable[U],
-        weights: Iterable[float] | None = None,
+        weights: Iterable[float] | Mapping[int, Iterable[float]] | None = None,
         seed: int | None = None,
+        sizes: Iterable[Indexable[int]] | None = None,
         stop: Stop = "first",
         name: str | None = None,
     ) -> View[T_co | U]: ...

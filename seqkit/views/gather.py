@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any, SupportsIndex
 
@@ -255,19 +255,23 @@ class GatherView(Columns[Any]):
             return self._ahead(plan)
         return each_with(self, self._item, order._iter(plan), plan)
 
-    def _ahead(self, plan: Plan) -> Iterator[Any]:
-        """Let the source know which of its items will be read. The indices are read as it works ahead."""
+    def _decided(self, plan: Plan, check: Callable[[int, Any], Any]) -> Decided:
+        """Return the checked items of the view of indices, or their errors, for the items of a plan."""
         indices = self._sources[1]._iter(plan)
 
-        def decide(i: int) -> int | Exception:
+        def decide(i: int) -> Any:
             try:
-                for index in indices:
-                    return int(self._index(i, index))
+                for given in indices:
+                    return check(i, given)
                 return EndOfSequence(f"the sequence ends before index {i}")
             except Exception as error:
                 return error
 
-        decided = Decided(plan, decide)
+        return Decided(plan, decide)
+
+    def _ahead(self, plan: Plan) -> Iterator[Any]:
+        """Let the source know which of its items will be read. The indices are read as it works ahead."""
+        decided = self._decided(plan, self._index)
         items, positions = self._sources[0]._iter(decided), count()
 
         def read(i: int) -> Any:

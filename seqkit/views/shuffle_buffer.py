@@ -78,8 +78,10 @@ class ShuffleBuffer(Selection, Random):
     _varies = ORDER
     _forwards: Passes | None = None  # see `read_forwards`
 
-    def __init__(self, source: View[Any], size: int, seed: int, epoch: int) -> None:
-        Random.__init__(self, (source,), seed, epoch, None)
+    def __init__(
+        self, source: View[Any], size: int, seed: int, epoch: int, name: str | int | None = None
+    ) -> None:
+        Random.__init__(self, (source,), seed, epoch, name)
         self._size = size
 
     @cached
@@ -136,13 +138,13 @@ class ShuffleBuffer(Selection, Random):
         return () if isinstance(self._n, Unsized) else super()._parts(i)
 
     def _select(self, names: tuple[str, ...]) -> View[Any]:
-        return ShuffleBuffer(selected(self._sources[0], names), self._size, self._seed, self._epoch)
+        return self._rebuild((selected(self._sources[0], names),))
 
     def _ordered(self, items: bool) -> tuple[Any, ...]:
         return *(super()._ordered(items) or ()), self._size
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return ShuffleBuffer(sources[0], self._size, self._seed, self._epoch)
+        return ShuffleBuffer(sources[0], self._size, self._seed, self._epoch, self._given_name)
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return [*sources, str(self._size), *self._key_arguments()]

@@ -53,6 +53,7 @@ def every_function() -> list[Any]:
         sk.NamedTuple(Sentence, [Pad(), Stack()]),
         Dict({"x": Stack(), "y": {"z": List()}}, extra=List()),
         PerShard(Pad()),
+        sk.PackSequences(8, max_items=3, pad=1),
     ]
 
 

@@ -88,9 +88,9 @@ def test_a_callable_may_be_left_out_where_it_is_optional() -> None:
 
 @pytest.mark.parametrize("value", [5, None, {"x": "ab"}])
 def test_sequences_must_be_an_iterable_and_not_a_mapping(value: Any) -> None:
-    check_sequences(iter(["ab"]), "mix: sequences")
-    with pytest.raises(TypeError, match="mix: sequences"):
-        check_sequences(value, "mix: sequences")
+    check_sequences(iter(["ab"]), "concatenate: sequences")
+    with pytest.raises(TypeError, match="concatenate: sequences"):
+        check_sequences(value, "concatenate: sequences")
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,8 @@ def test_sequences_must_be_an_iterable_and_not_a_mapping(value: Any) -> None:
 )
 def test_sequences_must_not_be_the_columns_of_a_table(library: str, name: str) -> None:
     table = getattr(pytest.importorskip(library), name)({"x": [1, 2]})
-    with pytest.raises(TypeError, match="mix: sequences must be an iterable of sequences"):
-        check_sequences(table, "mix: sequences")
+    with pytest.raises(TypeError, match="concatenate: sequences must be an iterable of sequences"):
+        check_sequences(table, "concatenate: sequences")
 
 
 async def fetch(*_: Any) -> int:

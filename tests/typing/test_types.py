@@ -175,6 +175,8 @@ def test_order() -> None:
     assert_type(sk.gather(words, [2, 0]), sk.View[str])
     assert_type(sk.gather(words, np.array([2, 0])), sk.View[str])
     assert_type(sk.take(words, range(2)), sk.View[str])
+    assert_type(sk.gather_groups(words, [[0], [1, 0]]), sk.View[list[str]])
+    assert_type(sk.gather_groups(words, sk.bins([1, 1], 2, long="error")), sk.View[list[str]])
     assert_type(sk.shuffle(words, seed=0), sk.View[str])
     assert_type(sk.cycle(words), sk.View[str])
     assert_type(sk.shard(words, 0, 2), sk.View[str])
@@ -253,6 +255,7 @@ def test_one_after_another() -> None:
     assert_type(sk.concatenate([numbers, words, table, Pictures()]), sk.View[Any])  # pyrefly: ignore
     assert_type(sk.interleave(numbers, range(3)), sk.View[int])
     assert_type(sk.mix([numbers, sk.view(numbers)], [1, 2], seed=0), sk.View[int])
+    assert_type(sk.mix({"a": numbers}, {0: {"a": 1}}, seed=0, sizes={"a": numbers}), sk.View[int])
     several: list[Any] = [numbers, words, Pictures()]
     assert_type(sk.mix(several, seed=0), sk.View[Any])
     with pytest.raises(TypeError):

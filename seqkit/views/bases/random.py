@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
+from copy import copy
 from typing import Any, cast
 
-from ...core.epoch import DRAWS, ORDER, EpochPair
+from ...core.epoch import AS_IT_STANDS, DRAWS, ORDER, EpochPair, upwards
 from ...core.expression import walk
 from ...core.lengths import Length
 from ...core.once import cached
 from ...core.randomness import node_key
 from ...core.view import View
 
-__all__ = ["Random", "orders_below"]
+__all__ = ["Random", "named_below", "orders_below"]
 
 
 class Random(View[Any]):
@@ -72,3 +73,29 @@ class Random(View[Any]):
 def orders_below(view: View[Any]) -> Iterator[Random]:
     """Yield the views that put another item at each position in each epoch: the view, and those below it."""
     return (node for node in walk(view) if isinstance(node, Random) and node._is_order())
+
+
+def named_below(view: View[Any], name: str) -> View[Any]:
+    """Return the same expression, whose random numbers depend on a name as well.
+
+    >>> import seqkit as sk
+    >>> order = sk.shuffle(range(5), seed=0)
+    >>> list(named_below(order, "web")) == list(order), named_below(order, "web")._salt
+    (False, 'web/0')
+    """
+    found: dict[Any, View[Any]] = {}
+    for node, key, below in upwards(view, lambda node: node._random_count > 0):
+        found[key] = node
+        if node._random_count:
+            sources = tuple([found[source] for source in below])
+            keyed = node._keyed(sources, AS_IT_STANDS)  # shares the workers of a node
+            found[key] = _named(keyed if keyed is not node else node._rebuild(sources), name)
+    return found[id(view), False]
+
+
+def _named(view: View[Any], name: str) -> View[Any]:
+    if not isinstance(view, Random) or not view._random_count:
+        return view
+    renamed = copy(view)
+    renamed._given_name = f"{name}/{view._salt}"
+    return renamed._rebuild(view._sources)  # without what the view has computed

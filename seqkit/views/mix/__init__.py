@@ -1,0 +1,1 @@
+"""`mix`, and the schedules that say which sequence each item is from."""
