@@ -173,6 +173,17 @@ def test_each_page_is_reached_from_the_index_of_its_room(room):
     assert not [page.name for page in index.parent.glob("*.md") if page.name not in linked | {"index.md"}]
 
 
+@pytest.mark.parametrize("room", ["explanation", "how-to", "reference"])
+def test_each_page_is_in_one_of_at_most_five_groups_of_the_sidebar(room):
+    folder = ROOT / "docs" / room  # docs/conf.py makes a group of each table without titles
+    tables = re.findall(
+        r"^\| [^|]+ \| \|\n\|---\|---\|\n((?:\|.*\n)+)", (folder / "index.md").read_text("utf-8"), flags=re.M
+    )
+    assert len(tables) <= 5
+    pages = {page.stem for page in folder.glob("*.md")} - {"index"}
+    assert not pages - set(re.findall(r"\]\(([\w-]+)\.md\)", "".join(tables)))
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_each_page_begins_with_a_sentence(room):
     paragraphs = {
