@@ -16,7 +16,6 @@ import pytest
 import seqkit as sk
 
 pa = pytest.importorskip("pyarrow")
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "write-files.md"
 K = 4
 NOW = datetime.datetime(2020, 7, 1, 12)
 UTC = datetime.UTC
@@ -84,15 +83,6 @@ def test_only_null_gives_way(change: str, tmp_path: Path) -> None:
     before, after, kept = CHANGES[change]
     for number, at in enumerate(PLACES.values()):
         assert is_kept(before, after, at, tmp_path / f"{number}.parquet") == kept
-
-
-def test_the_page_has_the_table() -> None:
-    lines = [
-        f"| {change} |" + f" {('refused', 'kept')[kept]} |" * len(PLACES)
-        for change, (_, _, kept) in CHANGES.items()
-    ]
-    assert f"| the type changes from | {' | '.join(PLACES)} |" in PAGE.read_text()
-    assert "\n".join(lines) in PAGE.read_text()
 
 
 COLUMNS: dict[str, tuple[list[Any], Any]] = {
