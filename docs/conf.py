@@ -174,11 +174,17 @@ def add_groups(page: str, source: list[str]) -> None:
         source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {title.capitalize()}\n\n{pages}\n```\n"
 
 
+def name_tests(source: list[str]) -> None:
+    """Name a test by its path. A link to it would download the file."""
+    source[0] = re.sub(r"\[[^]]+\]\((?:\.\./)+(tests/[^)]+)\)", r"`\1`", source[0])
+
+
 def setup(app: Sphinx) -> None:
     def folder(path: str | Path) -> Path:
         return Path(app.srcdir, path).parent
 
     app.connect("source-read", lambda _, page, source: add_groups(page, source))
+    app.connect("source-read", lambda _, page, source: name_tests(source))
     app.connect("source-read", lambda _, page, source: show_displays(source), priority=1)
     app.connect("source-read", lambda _, page, source: show_dark_twins(source, folder(page)))
     app.connect("include-read", lambda _, path, page, source: show_dark_twins(source, folder(path)))
