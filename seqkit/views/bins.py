@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -210,6 +210,17 @@ class PackingRule:
         self.capacity = capacity
         self.long = long
         self.most = most
+        self.kept: dict[Any, Deferred[PackedWindow]] = {}  # by window, and key of the epoch
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"kept": {}}  # without an index
+
+    def window(self, number: int, key: Any, order: Callable[[], IntArray]) -> PackedWindow:
+        """Return the index of a window. The views of an epoch share it."""
+        found = self.kept.setdefault((number, key), Deferred())
+        for other in [*self.kept][:-KEPT]:
+            self.kept.pop(other, None)
+        return found.get(lambda: self.pack(number, order()))
 
     def parts(self, window: int) -> tuple[IntArray, IntArray]:
         """Return the number of bins that each document fills alone, and the length of its rest."""
@@ -255,12 +266,11 @@ class Bins(Random):
         super().__init__((as_view(packing.lengths, "bins"),), seed or 0, epoch, name)
         self._packing = packing
         self._given_seed = seed
-        self._kept: dict[int, Deferred[PackedWindow]] = {}
         if seed is None:
             self._varies = self._order_count = self._random_count = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Bins, (self._packing, self._given_seed, self._epoch, self._given_name)  # without an index
+        return Bins, (self._packing, self._given_seed, self._epoch, self._given_name)
 
     def _length(self) -> int:
         return int(self._packing.edges[-1])
@@ -271,10 +281,8 @@ class Bins(Random):
         return np.diff(self._packing.edges).tolist()  # type: ignore[no-any-return]
 
     def _window(self, number: int) -> PackedWindow:
-        found = self._kept.setdefault(number, Deferred())
-        for other in [*self._kept][:-KEPT]:
-            self._kept.pop(other, None)
-        return found.get(lambda: self._packing.pack(number, self._order(number)))
+        key = None if self._given_seed is None else (self._seed, self._epoch, self._salt)
+        return self._packing.window(number, key, lambda: self._order(number))
 
     def _order(self, window: int) -> IntArray:
         n = len(self._packing.lengths[window * WINDOW : (window + 1) * WINDOW])

@@ -155,6 +155,9 @@ def test_a_batch_size_that_does_not_make_the_global_batch_is_refused(
 
 N = 96
 ITEMS = sk.view(range(N))
+DOCUMENTS = [[number] * (1 + 7 * number % 60) for number in range(400)]
+BINS = sk.bins(list(map(len, DOCUMENTS)), 99, long="split", seed=1)
+PACKS = sk.smap(lambda group: sum(map(sum, group)), sk.gather_groups(DOCUMENTS, BINS))[:N]
 MIXTURE = sk.mix([ITEMS, range(100, 200)], [1, 1], seed=1)
 
 
@@ -195,6 +198,12 @@ ORDERS = {
             MIXTURE, world, rank, shuffle=False, global_batch=step
         ),
     ),
+    "`bins` below the sampler": of(
+        dataset=PACKS,
+        sampler=lambda world, rank, step: samplers.DistributedSampler(
+            PACKS, world, rank, seed=2, global_batch=step
+        ),
+    ),
     "`ShardedSampler` of a batch sampler": of(
         batch_sampler=lambda world, rank, step: samplers.ShardedSampler(
             samplers.BatchSampler(samplers.RandomSampler(N, seed=1), 3), world, rank
@@ -227,6 +236,7 @@ OUTCOMES = {
     "`DistributedSampler`": (EXACT, EXACT, ANEW),
     "`ShardedSampler` of weights": (EXACT, EXACT, ANEW),
     "`mix` below the sampler": (EXACT, EXACT, ANEW),
+    "`bins` below the sampler": (EXACT, EXACT, ANEW),
     "`ShardedSampler` of a batch sampler": (EXACT, ANEW, EXACT),
     "`contiguous=True`": (EXACT, REFUSED, ANEW),
     "`shard` as data set": (EXACT, REFUSED, ANEW),

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import seqkit as sk
+from seqkit.collation import PackSequences
 from seqkit.samplers import DistributedSampler
 
 pytest.importorskip("torch")
@@ -29,12 +30,19 @@ PLAIN = """
 import json, os, sys
 import numpy as np, torch.distributed as dist
 import seqkit as sk, seqkit.torch as st
+from seqkit.collation import PackSequences
 from seqkit.samplers import DistributedSampler
 
 directory, steps = sys.argv[1], int(sys.argv[2])
 dist.init_process_group("gloo")
 world, rank = dist.get_world_size(), dist.get_rank()
-data = sk.random_map(lambda x, rng: (x, int(rng.integers(1 << 30))), range(60), seed=4)
+if sys.argv[4] == "draws":
+    data = sk.random_map(lambda x, rng: (x, int(rng.integers(1 << 30))), range(60), seed=4)
+else:  # packed documents of a language model
+    documents = [list(range(1, 2 + 7 * i % 40)) for i in range(1, 400)]
+    packs = sk.bins(list(map(len, documents)), 64, long="split", seed=3)
+    rows = sk.smap(PackSequences(64), sk.gather_groups(documents, packs))
+    data = sk.smap(lambda row: row["tokens"].tolist() + row["positions"].tolist(), rows)[:60]
 sampler = DistributedSampler(60, seed=5, global_batch=12)
 loader = st.DataLoader(data, 12 // world, sampler=sampler, collate_fn=list, num_workers=rank % 2)
 if os.path.exists(f"{directory}/state.json"):
@@ -135,7 +143,7 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def run(script: str, directory: Path, world: int, steps: int) -> list[list[Any]]:
+def run(script: str, directory: Path, world: int, steps: int, data: str = "") -> list[list[Any]]:
     """Run a script in so many processes. Return what all of them read in each step, in the common order."""
     path = directory / "script.py"
     path.write_text(script)
@@ -143,7 +151,7 @@ def run(script: str, directory: Path, world: int, steps: int) -> list[list[Any]]
     starts_itself = script is LIGHTNING
     processes = [
         subprocess.Popen(
-            [sys.executable, str(path), str(directory), str(steps), str(world)],
+            [sys.executable, str(path), str(directory), str(steps), str(world), data],
             env={
                 **os.environ,
                 **({} if starts_itself else place | {"RANK": str(rank), "LOCAL_RANK": str(rank)}),
@@ -171,19 +179,27 @@ def alone(data: Any, steps: int) -> list[list[Any]]:
     return list(islice(sk.DataLoader(data, STEP, sampler=sampler, collate_fn=list), steps))
 
 
-@pytest.mark.parametrize("job", [0, *(pytest.param(i, marks=pytest.mark.stress) for i in range(1, 12))])
+@pytest.mark.parametrize("job", [0, 1, *(pytest.param(i, marks=pytest.mark.stress) for i in range(2, 12))])
 def test_processes_of_pytorch_go_on_with_another_number_of_them(job: int, tmp_path: Path) -> None:
-    rng = random.Random(job)
-    lengths = [rng.randrange(1, 3) for _ in range(3)]
-    worlds = [rng.choice([1, 2, 3, 4]) for _ in lengths]
-    (tmp_path / "alone").mkdir()
-    expected = run(PLAIN, tmp_path / "alone", 1, sum(lengths))
-    found = [
-        step
-        for world, steps in zip(worlds, lengths, strict=True)
-        for step in run(PLAIN, tmp_path, world, steps)
-    ]
-    assert found == expected
+    rng, data = random.Random(job), ("draws", "packs")[job % 2]
+    lengths = [rng.randrange(1, 3) for _ in range(2)]
+    worlds = rng.sample([1, 2, 3, 4], 2)
+    runs = zip(worlds, lengths, strict=True)
+    found = [step for world, steps in runs for step in run(PLAIN, tmp_path, world, steps, data)]
+    assert found == run_alone(data, sum(lengths))
+
+
+def run_alone(data: str, steps: int) -> list[list[Any]]:
+    if data == "draws":
+        return [list(map(list, step)) for step in alone(sk.random_map(jitter, range(N), seed=4), steps)]
+    documents = [list(range(1, 2 + 7 * i % 40)) for i in range(1, 400)]
+    packs = sk.bins(list(map(len, documents)), 64, long="split", seed=3)
+    rows = sk.smap(PackSequences(64), sk.gather_groups(documents, packs))
+    return alone(sk.smap(both, rows)[:N], steps)
+
+
+def both(row: Any) -> list[int]:
+    return [*row["tokens"].tolist(), *row["positions"].tolist()]
 
 
 @pytest.mark.parametrize("library", ["accelerate", "lightning"])

@@ -122,7 +122,7 @@ def test_few_windows_are_kept_and_none_is_pickled():
     view = bins(range(1, 101), 100, long="error")
     fresh = len(pickle.dumps(view))
     list(view)
-    assert [*view._kept] == [5, 6]
+    assert [number for number, _ in view._packing.kept] == [5, 6]
     assert len(pickle.dumps(view)) - fresh < 200  # the numbers of bins
     assert rows(pickle.loads(pickle.dumps(view))) == rows(view)
 
@@ -152,7 +152,7 @@ def test_the_index_takes_at_most_seven_bytes_a_document():
     for mean, capacity in ((1023, 4096), (1023, 513), (300, 301), (9, 4096)):
         view = bins(lognormal(60_000, mean=mean), capacity, long="split")
         view[0]
-        (window,) = (kept.get(None) for kept in view._kept.values())
+        (window,) = (kept.get(None) for kept in view._packing.kept.values())
         sums = sum(each.values.nbytes + each._sampled.nbytes for each in (window.full, window.pieces))
         assert window.documents.nbytes + sums <= 7 * 60_000
 
