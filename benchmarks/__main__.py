@@ -26,6 +26,7 @@ NAMES = (
     "streams",
     "executors",
     "sources",
+    "cold",
     "groups",
     "packs",
     "auto",

@@ -12,6 +12,7 @@ from typing import Any, NoReturn, Protocol, Self, cast, overload
 import numpy as np
 
 from .adapters import TableReader, as_results, reads_many, recognise
+from .ahead import Ranges, is_mapped, mapped_ranges
 from .chaining import Chainable
 from .epoch import DRAWS, EpochPair
 from .errors import EndOfSequence, fail, fail_at_once
@@ -115,6 +116,7 @@ class Source(View[T_co]):
             self._copy = _copier(data)
             self._reads_many = reads_many(data)
             self._listeners = listeners(data)
+            self._advises = is_mapped(data)
             self._varies = DRAWS if self._listeners else 0
 
     def _get(self, i: int) -> T_co:
@@ -161,6 +163,9 @@ class Source(View[T_co]):
             return as_results(self._data.__getitems__(indices), len(indices), "__getitems__")
         except Exception as error:
             fail_at_once(self, indices, error)
+
+    def _ahead(self, indices: Indices, width: int) -> Iterator[Ranges]:
+        return mapped_ranges(self._data, indices, width)
 
     def _set(self, i: int, value: Any) -> Iterable[Callable[[], object]]:
         if not hasattr(self._data, "__setitem__"):

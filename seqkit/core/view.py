@@ -20,6 +20,8 @@ hook                           must?  promise
                                       of each source
 ``_needs(i)``                  no     the items that a node below must compute for item `i`. Differs from
                                       `_parts` where an item serves many, or is kept
+``_ahead(indices, width)``     no     the `Ranges` of files that are read for `width` items from each index.
+                                      May leave out any. Default: those of the sources, by `_needs`
 ``_keyed(sources, epoch)``     no     the same view for an `EpochPair`. Default: `_rebuild` if a source
                                       changed
 ``_head(n)``                   no     the view of the first `n` items. Does not find a length that is found by
@@ -40,8 +42,9 @@ with the plan `Endless` finds the end, as iterating the last source does. ``_rea
 ahead of the consumer. ``_varies``: `ORDER` if other items stand at each position in other epochs, `DRAWS` if
 items are computed anew. ``_passes_on``: each item is an item of a source, as it is.
 
-Two more are for few views. ``_keeps``: an index names an item, so the orders of the first source are kept,
-see `epoch`. ``_readers``: the number of workers that can share the work. All attributes are fixed when the
+Three more are for few views. ``_keeps``: an index names an item, so the orders of the first source are kept,
+see `epoch`. ``_readers``: the number of workers that can share the work. ``_advises``: `_ahead` may find
+bytes. All attributes are fixed when the
 view is built.
 
 Errors do not name a view whose ``_name`` is empty. Each optional hook must agree with its default.
@@ -60,6 +63,7 @@ from typing import Any, Generic, Protocol, SupportsIndex, TypeVar, cast, overloa
 
 import numpy as np
 
+from .ahead import Ranges, advised, runs
 from .arguments import int_at_least, refuse_table
 from .awaiting import Begin
 from .chaining import Chainable
@@ -145,6 +149,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     _site: tuple[str, int, str] | None = None  # the user's line that made the view
     _name = "view"  # the public name: the class name in snake_case
     _reads_ahead = False
+    _advises = False
     _length_reads = False
     _streams = False
     _readers = sys.maxsize
@@ -178,6 +183,8 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
             self._order_count += source._order_count
             if source._reads_ahead:
                 self._reads_ahead = True
+            if source._advises:
+                self._advises = True
             if source._varies:
                 self._varies |= source._varies
             if source._readers < self._readers:
@@ -211,6 +218,20 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
 
     def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return self._parts(i)
+
+    def _ahead(self, indices: Indices, width: int) -> Iterator[Ranges]:
+        kind, sources = type(self), [source for source in self._sources if source._advises]
+        if kind._parts is View._parts and kind._needs is View._needs:
+            for source in sources:
+                yield from source._ahead(indices, width)
+            return
+        needed: dict[int, tuple[View[Any], list[int]]] = {}
+        for i in as_list(indices if width == 1 else runs(indices, width, self._n)):
+            for source, parts in self._needs(i):
+                if source._advises:
+                    needed.setdefault(id(source), (source, []))[1].extend(parts)
+        for source, wanted in needed.values():
+            yield from source._ahead(wanted, 1)
 
     def _keyed(self, sources: tuple[View[Any], ...], epoch: EpochPair) -> View[T_co]:
         for new, old in zip(sources, self._sources, strict=True):
@@ -329,11 +350,11 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
 
     @hiding_frames()
     def __iter__(self) -> Iterator[T_co]:
-        return self._iter(self._plan())
+        return advised(self, self._plan())
 
     @hiding_frames()
     def __reversed__(self) -> Iterator[T_co]:
-        return self._iter(range(len(self))[::-1])
+        return advised(self, range(len(self))[::-1])
 
     def __add__(self, other: Any) -> View[Any]:
         if not hasattr(other, "__getitem__"):
@@ -455,7 +476,7 @@ def in_order(items: Iterable[T]) -> Iterator[T]:
     ['a', 'b', 'c']
     """
     if isinstance(items, View):
-        return items._iter(items._plan())
+        return advised(items, items._plan())
     refuse_table(items)
     iterator = iter(items)
     if isinstance(iterator, GeneratorType) and iterator.gi_frame is None:

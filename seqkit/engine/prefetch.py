@@ -21,6 +21,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Self
 
+from ..core.ahead import advised
 from ..core.epoch import EpochPair
 from ..core.indices import Indices, Plan
 from ..core.iteration import restarting, surviving
@@ -31,7 +32,7 @@ from .engine import Engine
 from .evaluate import UNKEYED
 from .reader import Reading, Scans
 from .settings import Context, Method, Settings
-from .stages import Node, current_item
+from .stages import Node, current_item, is_repeatable
 from .statistics import Statistics
 
 
@@ -158,6 +159,7 @@ class Prefetch(Node[T]):
             )
         self._settings = replace(settings, workers=min(settings.workers, source._readers))
         self._readers = View._readers  # of this node
+        self._advises = False  # the node asks for the bytes of its own plan
         self.engine: Engine = engine or Engine(source, self._settings)
         self._epoch = UNKEYED  # of submitted jobs; workers hold the pipeline as the user passed it
         self._scans = Scans()
@@ -184,7 +186,8 @@ class Prefetch(Node[T]):
 
     def _read(self, plan: Plan, in_order: bool = True) -> Iterator[Any]:
         if self.engine.reads_here():
-            return self._sources[0]._iter(plan)
+            source = self._sources[0]
+            return advised(source, plan) if is_repeatable(plan) else source._iter(plan)
         item = current_item.get()
         if item is not None and item.claims(self):
             return surviving(self, plan, partial(item.read, self))

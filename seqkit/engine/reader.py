@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..core.ahead import Ahead
 from ..core.errors import EndOfSequence
 from ..core.iteration import Progress
 from ..core.lengths import Length, Unsized
@@ -59,6 +60,7 @@ class Reader:
         )
         self.consumer = Consumer(window, epoch, stage, scheduler.limit_s(timeout_s))
         self._scheduler = scheduler
+        self.ahead: Ahead | None = None
         scheduler.watch(self, self.consumer)
 
     def next(self) -> list[Chunk]:
@@ -108,7 +110,14 @@ class Reader:
 
     def _draw(self, chunks: int) -> list[Chunk]:
         window = self.consumer.window
-        return window.draw(chunks, self._scheduler.chunking.size_near_end(window.left()))
+        return self._asked(window.draw(chunks, self._scheduler.chunking.size_near_end(window.left())))
+
+    def _asked(self, drawn: list[Chunk]) -> list[Chunk]:
+        """Return drawn chunks after asking the system for the bytes that they are read from."""
+        if self.ahead is not None:
+            for chunk in drawn:
+                self.ahead.reach(chunk.position + len(chunk.indices) - 1, chunk.indices)
+        return drawn
 
 
 def opened(chunk: Chunk) -> Outcomes:

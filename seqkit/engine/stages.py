@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from ..core.ahead import Ahead
 from ..core.errors import EndOfSequence
 from ..core.indices import Endless, Expanded, Selected, Translated, each
 from ..core.lengths import UNKNOWN, is_measured
@@ -392,7 +393,7 @@ class Supply(Reader):
                 drawn[-1].indices.append(i)
             else:
                 drawn.append(Chunk([i], position))
-        return drawn
+        return self._asked(drawn)
 
     # ---------------------------------------------------------------- taking and dropping
 
@@ -475,7 +476,16 @@ class Node(View[T]):
             stage = self._stage(lambda: next(indices, None), timeout_s)
         cut = cut_of(self._sources[0])
         running = self.engine.running()
-        return Reader(running, plan, self._epoch, limit, in_order, stage, cut, timeout_s)
+        reader = Reader(running, plan, self._epoch, limit, in_order, stage, cut, timeout_s)
+        if limit is None:
+            reader.ahead = self._ahead_of(plan if is_repeatable(plan) else None)
+        return reader
+
+    def _ahead_of(self, plan: Any) -> Ahead | None:
+        source = self._sources[0]
+        # Workers of an executor may be on other machines.
+        is_here = self.engine.settings.executor is None
+        return Ahead(source, plan) if source._advises and is_here else None
 
     def _stage(self, next_index: Callable[[], int | None], timeout_s: float | None) -> StagePlan | None:
         """Return the stage that lets the nodes below work ahead in the order of a plan, if there are any."""
@@ -506,6 +516,7 @@ class Node(View[T]):
 
         stage = self._stage(next_index, timeout_s)
         supply = Supply(self.engine.running(), self._epoch, stage, timeout_s)
+        supply.ahead = self._ahead_of(None)
         supplies.append(weakref.ref(supply))
         return supply
 

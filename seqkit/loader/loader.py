@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self
 from weakref import WeakSet
 
 from ..collation.base import shown
+from ..core.ahead import advised
 from ..core.arguments import int_at_least
 from ..core.chaining import Displayed
 from ..core.errors import brief
@@ -474,7 +475,7 @@ class DataLoader(Displayed, Generic[Batch]):
             batches = restarting(view.reading(plan, self.in_order))
         else:
             # Keys can be drawn once only. The base class reads each of them, in any view.
-            batches = (type(view) if keys is None else View)._iter(view, plan)
+            batches = advised(view, plan) if keys is None else View._iter(view, plan)
         is_pinned = self.pin_memory and self._kind.pinner is not None
         return map(self._kind.pin, batches) if is_pinned else batches
 

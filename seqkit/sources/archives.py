@@ -11,7 +11,12 @@ from functools import partial
 from os import PathLike
 from typing import Any, NoReturn
 
+import numpy as np
+import numpy.typing as npt
+
+from ..core.ahead import Ranges, runs
 from ..core.arguments import as_bool
+from ..core.indices import Indices
 from ..core.progress import Progress, Report, check_progress, reporting
 from ..core.view import View
 from .files import existing, naming
@@ -157,7 +162,7 @@ def tar_members(
     with naming(name), reporting(progress, "tar_members") as report:
         members = list(_tar_directory(name, pattern, report))
     _check_found(members, pattern, name, "tar_members")
-    return PerProcess(partial(TarRows, name, members), "tar_members", name)
+    return TarMembers(name, members)
 
 
 def _tar_directory(path: str, pattern: str, report: Report) -> Iterator[tuple[str, int, int]]:
@@ -190,20 +195,39 @@ def _scanned(path: str) -> Iterator[tuple[str, str, int, int, str]]:
             ) from error
 
 
-class TarRows:
-    """The members of an opened tar archive: the name, the first byte and the size of each."""
+class TarMembers(PerProcess):
+    """The view that `tar_members` returns."""
 
-    def __init__(self, path: str, members: Sequence[tuple[str, int, int]]) -> None:
-        self._members = members
-        self._file = open(path, "rb")  # noqa: SIM115
+    _advises = True
+
+    def __init__(self, path: str, members: list[tuple[str, int, int]]) -> None:
+        self._archive = path
+        self._places = np.array([place[1:] for place in members], np.int64)
+        names = [name for name, _, _ in members]
+        super().__init__(partial(TarRows, path, names, self._places), "tar_members", path)
+
+    def _ahead(self, indices: Indices, width: int) -> Iterator[Ranges]:
+        starts, sizes = self._places[runs(indices, width, len(self._places))].T
+        with open(self._archive, "rb") as file:
+            yield Ranges(file.fileno(), starts, starts + sizes)
+
+
+class TarRows:
+    """The members of an opened tar archive: the name of each, its first byte and its size."""
+
+    def __init__(self, path: str, names: list[str], places: npt.NDArray[np.int64]) -> None:
+        self._names, self._places = names, places
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115  # a buffer would read beyond the member
 
     def __len__(self) -> int:
-        return len(self._members)
+        return len(self._names)
 
     def __getitem__(self, i: int) -> Member:
-        name, start, size = self._members[i]
+        name, (start, size) = self._names[i], self._places[i].tolist()
         self._file.seek(start)
         data = self._file.read(size)
+        while len(data) < size and (more := self._file.read(size - len(data))):
+            data += more
         if len(data) != size:
             raise EOFError(f"{name} has {size} bytes, but the archive ends after {len(data)} of them")
         return name, data

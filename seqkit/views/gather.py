@@ -252,7 +252,7 @@ class GatherView(Columns[Any]):
     def _iter(self, plan: Plan) -> Iterator[Any]:
         source, order = self._sources
         if source._reads_ahead:
-            return self._ahead(plan)
+            return self._planned(plan)
         return each_with(self, self._item, order._iter(plan), plan)
 
     def _decided(self, plan: Plan, check: Callable[[int, Any], Any]) -> Decided:
@@ -269,7 +269,7 @@ class GatherView(Columns[Any]):
 
         return Decided(plan, decide)
 
-    def _ahead(self, plan: Plan) -> Iterator[Any]:
+    def _planned(self, plan: Plan) -> Iterator[Any]:
         """Let the source know which of its items will be read. The indices are read as it works ahead."""
         decided = self._decided(plan, self._index)
         items, positions = self._sources[0]._iter(decided), count()

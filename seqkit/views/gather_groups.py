@@ -122,7 +122,7 @@ class GatherGroups(GatherView):
         except Exception as error:
             fail(self, i, error)
 
-    def _ahead(self, plan: Plan) -> Iterator[list[Any]]:
+    def _planned(self, plan: Plan) -> Iterator[list[Any]]:
         """Let the source know which of its items will be read. The groups are read as it works ahead."""
         decided = self._decided(plan, self._rows)
         items, positions = self._sources[0]._iter(_Members(decided)), count()

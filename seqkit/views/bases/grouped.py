@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ahead import Ranges, runs
 from ...core.arguments import Last
 from ...core.errors import EndOfSequence, fail
 from ...core.expression import name_of
@@ -156,6 +157,10 @@ class Grouped(View[Any]):
             return self._collate_fn(items if self._takes(items) else list(items))
         except Exception as error:
             fail(self, i, error, "in collate_fn")
+
+    def _ahead(self, indices: Indices, width: int) -> Iterator[Ranges]:
+        starts = runs(indices, 1, self._n) * self._stride
+        return self._sources[0]._ahead(starts, (width - 1) * self._stride + self._size)
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((self._sources[0], self._members(i, self._sources[0]._n)),)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...core.ahead import Ranges, runs
 from ...core.indices import IndexArray, Indices, Plan, Selected, as_list, each, ends
 from ...core.iteration import located
 from ...core.lengths import UNKNOWN
@@ -76,6 +77,12 @@ class OneOfSeveral(Columns[Any]):
         """Iterate each source over its share of a plan, and take each item from the source in turn."""
         items = [source._iter(share) for source, share in zip(self._sources, shares, strict=True)]
         return located(self, plan, map(next, map(items.__getitem__, turns)))
+
+    def _ahead(self, indices: Indices, width: int) -> Iterator[Ranges]:
+        if self._n is not UNKNOWN:
+            which, local = self._places(runs(indices, width, self._n))
+            for number in np.unique(which).tolist():
+                yield from self._source(number)._ahead(local[which == number], 1)
 
     def _set(self, i: int, value: Any) -> Iterable[Any]:
         if self._n is UNKNOWN:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ahead import Ranges, runs
 from ...core.errors import EndOfSequence
 from ...core.indices import Indices, Plan, Translated
 from ...core.lengths import UNKNOWN
@@ -47,6 +48,9 @@ class Selection(Columns[Any]):
 
     def _set(self, i: int, value: Any) -> Iterable[Any]:
         return self._sources[0]._set(self._where(i), value)
+
+    def _ahead(self, indices: Indices, width: int) -> Iterator[Ranges]:
+        return self._sources[0]._ahead(self._many(runs(indices, width, self._n)), 1)
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((self._sources[0], (self._where(i),)),)
