@@ -92,7 +92,9 @@ PLACES = {
     "random_split groups": Place([0] * 4 + [1] * 4, lambda x: split(groups=x)),
     "random_split stratify": Place([0, 1] * 4, lambda x: split(stratify=x)),
     "random_split lengths": Place([3, 5], lambda x: list(map(list, sk.random_split(range(8), x, seed=0)))),
-    "mix weights": Place([3, 1], lambda x: list(sk.mix(["abcdef", "xy"], x, seed=0))),
+    "mix weights": Place(
+        [3, 1], lambda x: list(sk.mix(["abcdef", "xy"], x, seed=0)), takes_dicts=False
+    ),  # a dict has the weights of stages
     "shuffle_groups sizes": Place([1, 3], lambda x: list(sk.shuffle_groups("abcd", x, seed=0))),
     "split edges": Place([1, 3], lambda x: list(sk.split("abcde", x))),
     "flatten lengths": Place([2, 0, 1], lambda x: list(sk.flatten(["ab", "", "c"], x))),
@@ -143,7 +145,7 @@ def test_values_of_every_type_mean_what_they_mean_in_a_list(place: str, kind: st
     values, use, _, takes_dicts = PLACES[place]
     given = NUMBERS[kind](values)
     if isinstance(given, dict) and not takes_dicts:
-        pytest.skip("the keys of a dict are the indices of a sampler")
+        pytest.skip("the keys of a dict mean something else")
     if kind == "tuple" and place == "view[...]":
         pytest.skip("view[1, 2] is refused, as an index of two dimensions")
     assert use(given) == use(values)

@@ -1055,6 +1055,7 @@ def test_arguments_that_an_executor_does_not_support_are_refused(threads: Execut
 
 @pytest.mark.parametrize("method", ["threads", 3, None, ThreadPoolExecutor])
 def test_unknown_methods_are_refused(method: Any) -> None:
-    known = "one of 'thread', 'process', 'inline', 'auto', 'dask', 'ray' or a concurrent.futures.Executor"
+    names = "'thread', 'process', 'async', 'inline', 'auto', 'dask', 'ray'"
+    known = f"one of {names} or a concurrent.futures.Executor"
     with pytest.raises(ValueError, match=known):
         sk.prefetch(range(3), method=method)

@@ -74,7 +74,7 @@ class FileLog:
 
 
 def test_arguments_are_checked_when_the_node_is_built() -> None:
-    methods = "'thread', 'process', 'inline', 'auto', 'dask', 'ray' or a concurrent.futures.Executor"
+    methods = "'thread', 'process', 'async', 'inline', 'auto', 'dask', 'ray' or a concurrent.futures.Executor"
     size, number = "must be an int of at least 0 or None", "must be a number of seconds above 0 or None"
     wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"seq": 5}, TypeError, "a sequence needs [i] and usually len(), got int"),

@@ -31,7 +31,7 @@ from tests.engine.traces import state
 
 # What the engine promises about threads, processes and their memory.
 TESTED = """
-backends races scheduler executors faults interruptions leases memory prefetch
+backends coroutines races scheduler executors faults interruptions leases memory prefetch
 slots stages streams template team threads signals writer
 """
 TESTS = [f"tests/engine/test_{name}.py" for name in TESTED.split()]
