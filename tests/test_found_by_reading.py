@@ -136,3 +136,22 @@ def test_a_generator_in_a_pipeline_for_processes_has_a_remedy(context: Any) -> N
     with sk.prefetch(sk.smap(abs, stream), 1, "process", context=context) as ahead, refused:
         list(ahead)
     assert list(sk.prefetch(sk.smap(abs, stream), 1, "thread")) == [0, 1, 2]
+
+
+def test_a_view_of_a_user_that_is_shorter_has_another_order() -> None:
+    class Lagged(sk.View[Any]):
+        def __init__(self, source: sk.View[Any], lag: int) -> None:
+            super().__init__((source,), len(source) - lag)
+            self.lag = lag
+
+        def _get(self, i: int) -> Any:
+            return self._sources[0]._get(i), self._sources[0]._get(i + self.lag)
+
+        def _rebuild(self, sources: tuple[sk.View[Any], ...]) -> sk.View[Any]:
+            return Lagged(sources[0], self.lag)
+
+    first, second = (sk.DataLoader(Lagged(sk.view(range(100)), lag), 4) for lag in (4, 3))
+    batches = iter(first)
+    next(batches)
+    with pytest.raises(ValueError, match="has another order"):
+        second.load_state_dict(first.state_dict())

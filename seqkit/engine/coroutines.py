@@ -41,6 +41,8 @@ from .threads import GRACE_S, await_threads
 
 # How long closing waits for coroutines that were cancelled.
 CANCEL_S = 5.0
+# How often the loop measures how late it is.
+BEAT_S = 0.05
 
 
 def result_of(awaitable: Any) -> Any:
@@ -112,6 +114,7 @@ class _Loop:
         self._stuck: set[asyncio.Task[None]] = set()  # cancelled, and perhaps still running
         self._closing = asyncio.Event()
         self._handles: dict[int, tuple[Any, asyncio.Future[Any]]] = {}  # by the function that opens
+        self.late_ns = 0  # how late the loop was at most
         self.left: list[str] = []  # the stacks of coroutines that went on after the end
         self.threads = [self._thread(self._run, "seqkit-loop"), self._thread(self._read, "seqkit-read")]
         for thread in self.threads:
@@ -171,6 +174,7 @@ class _Loop:
             sleep_in_loop.set(asyncio.sleep)
             for number in self._numbers:
                 self._launch(number)
+            self._beat(self._loop.time())
             await self._closing.wait()
             self.running.clear()
             for task in self._tasks:
@@ -193,6 +197,11 @@ class _Loop:
         if callable(close := getattr(handle, "close", None)):
             self._ends.callback(close)
         return handle
+
+    def _beat(self, due_s: float) -> None:
+        now_s = self._loop.time()
+        self.late_ns = max(self.late_ns, int(1e9 * (now_s - due_s)))
+        self._loop.call_later(BEAT_S, self._beat, now_s + BEAT_S)
 
     def _launch(self, number: int) -> None:
         task = asyncio.get_running_loop().create_task(self._work(number), name=f"seqkit-{number}")
@@ -307,7 +316,7 @@ class Coroutines(Backend):
         return [f"self/task/{thread.native_id}" for thread in self.loop.threads]
 
     def statistics(self) -> dict[str, int]:
-        return {"restarts": self._restarts}
+        return {"restarts": self._restarts, "late_ns": self.loop.late_ns}
 
     def close(self) -> None:
         if self._loop is None:

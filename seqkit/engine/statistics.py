@@ -33,6 +33,8 @@ class Statistics:
         Size of a slot.
     chunk : int
         Items per job at present.
+    late_ns : int
+        How late the loop of coroutines was at most, because code between two awaits blocked it.
     pickled : int
         Bytes of the pipeline that were pickled for process workers. 0 if they were forked.
     ready, in_work : int
@@ -52,6 +54,7 @@ class Statistics:
     retired: int = 0
     slot_bytes: int = 0
     chunk: int = 1
+    late_ns: int = 0
     pickled: int = 0
     ready: int = 0
     in_work: int = 0

@@ -87,6 +87,11 @@ class Profile(Measurement):
             if now.restarts:
                 words.append(plural(now.restarts, "restart"))
             lines.append(f"{node.view}, {node.workers} × {node.method}: {', '.join(words)}.")
+            if now.late_ns > LATE_NS:
+                blocks = next((stage.view for stage in self.computed_by(number)), node.view)
+                lines.append(
+                    f"`{blocks}` blocked the loop for {seconds(now.late_ns / 1e9)} between two awaits."
+                )
         return lines
 
 
@@ -99,6 +104,8 @@ def _cells(stage: Stage, share: float) -> list[str]:
     return [text, items, *times, size(stage.nbytes) if stage.nbytes else "-"]
 
 
+# A loop of coroutines that was later than this is worth a line.
+LATE_NS = 50_000_000
 DEFAULT_S = 2.0
 # Other workers are not tried if everything takes less than this.
 SHORT_S = 0.2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import asynccontextmanager
@@ -394,3 +395,12 @@ def test_observers_await_what_they_read() -> None:
         found = sk.profile(node)
         assert [stage.items for stage in found.stages if stage.view.startswith("smap")] == [20]
         assert "nothing awaits" in str(sk.verify(node))
+
+
+def test_profile_names_code_that_blocks_the_loop() -> None:
+    async def blocks(x: int) -> int:
+        time.sleep(0.2 if x % 5 == 0 else 0)
+        return x
+
+    with sk.prefetch(sk.smap(blocks, range(20)), 4, "async") as node:
+        assert "smap(blocks)` blocked the loop for" in str(sk.profile(node))

@@ -46,8 +46,10 @@ def order_digest(data: Any, *, items: bool = False) -> str | None:
     for node, key, sources in upwards(data if items else at_epoch(data, EpochPair(0, 0))):
         facts, below = node._ordered(items), [found[source] for source in sources]
         if facts is None and len(below) == 1:
-            found[key] = below[0]
-            continue
+            if node._length_reads or node._n == node._sources[0]._n:
+                found[key] = below[0]
+                continue
+            facts = (node._n,)  # a view of the user that does not tell its order
         if facts is None and not below:
             facts = (None if node._length_reads else node._n,)
         name = "" if facts is None or not below else node._name
