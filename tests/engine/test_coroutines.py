@@ -400,6 +400,7 @@ def test_observers_await_what_they_read() -> None:
 def test_profile_names_code_that_blocks_the_loop() -> None:
     async def blocks(x: int) -> int:
         time.sleep(0.2 if x % 5 == 0 else 0)
+        await asyncio.sleep(0)
         return x
 
     with sk.prefetch(sk.smap(blocks, range(20)), 4, "async") as node:
