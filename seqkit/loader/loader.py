@@ -366,6 +366,9 @@ class DataLoader(Displayed, Generic[Batch]):
             self.__settle()
             self.__draw_seed()
             pipeline, position, node = self.__pipeline, self.__upcoming(), None
+            options = pipeline.options
+            if pipeline.split and options.method == "thread" and isinstance(options.dataset, Iterator):
+                self.__close_nodes()  # threads of an earlier epoch would take items of this one
             try:
                 keys = self.__keys(position)
                 node = self.__node(position.epoch, keys is not None)

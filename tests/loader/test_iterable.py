@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -190,6 +191,20 @@ def test_iter_of_a_data_set_is_called_in_every_epoch_even_if_it_returns_itself(w
         for _ in range(2):
             batches = iter(loader)
             assert next(batches).tolist() == [1, 2]  # an epoch that is left early
+            assert plain(loader) == [[1, 2], [3, 4], [5]]
+
+
+class Slow(Restarting):
+    def __next__(self) -> int:
+        time.sleep(0.001)
+        return super().__next__()
+
+
+def test_threads_of_an_epoch_that_was_left_take_no_items_of_the_next_one() -> None:
+    with sk.DataLoader(Slow(), 2, num_workers=2, method="thread", iterable_split="none") as loader:
+        for _ in range(10):
+            left = iter(loader)  # keeps its workers
+            next(left)
             assert plain(loader) == [[1, 2], [3, 4], [5]]
 
 
