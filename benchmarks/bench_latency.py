@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -111,6 +112,40 @@ def large_array() -> float:
         return (process_time() - begun) / 499 * 1e3
 
 
+REQUESTS, AT_ONCE, REQUEST_S = 10_000, 500, 0.05
+
+
+async def request(x: int) -> int:
+    await asyncio.sleep(REQUEST_S)
+    return x
+
+
+def coroutines() -> tuple[float, float]:
+    """Return the share of the ideal rate of coroutines in a node, and the CPU time of an item in µs."""
+    with sk.prefetch(sk.smap(request, range(REQUESTS)), AT_ONCE, "async") as node:
+        node[0]
+        begun = process_time()
+        taken = seconds(lambda: consume(iter(node)))
+        return REQUESTS / AT_ONCE * REQUEST_S / taken, (process_time() - begun) / REQUESTS * 1e6
+
+
+def coroutines_alone() -> float:
+    """Return the CPU time in µs of one of the same coroutines in tasks that hand nothing over."""
+
+    async def run() -> None:
+        left = iter(range(REQUESTS))
+
+        async def work() -> None:
+            for x in left:
+                await request(x)
+
+        await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+
+    begun = process_time()
+    asyncio.run(run())
+    return (process_time() - begun) / REQUESTS * 1e6
+
+
 def spawned() -> float:
     """Return how long the first item of two spawned workers takes, as a multiple of an import of numpy."""
     return first_item("spawn") / importing("numpy")
@@ -131,6 +166,8 @@ def main() -> None:
             "thread method, tiny items, us": threads_tiny,
             "64 threads of 1 ms I/O, of threads that only wait": lambda: threads_io(64, 1, 1000),
             "128 threads of 20 ms I/O, of threads that only wait": lambda: threads_io(128, 20, 100),
+            "500 coroutines of 50 ms, of ideal": lambda: coroutines()[0],
+            "the same, CPU beyond coroutines alone, us": lambda: coroutines()[1] - coroutines_alone(),
             "128 small arrays per item, ms": small_arrays,
             "one array of 8 MiB per item, CPU of the consumer, ms": large_array,
         },
