@@ -160,7 +160,7 @@ BUDGETS = {
     "collation": 834,
     "core": 2206,
     "engine": 6256,
-    "loader": 1364,
+    "loader": 1365,
     "observe": 2729,
     "samplers": 1113,
     "sources": 2337,

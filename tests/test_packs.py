@@ -1,11 +1,10 @@
-"""What pre-training code lacked in 2026, as torchtitan lists it: a test for each line that packs answer.
-
-One line is not answered by packs: JSON lines are scanned by each rank and worker.
-"""
+"""What pre-training code lacked in 2026, as torchtitan lists it: a test for each line."""
 
 from __future__ import annotations
 
+import json
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -136,3 +135,19 @@ def test_packs_resume_on_another_number_of_ranks() -> None:
     for loader in resumed:
         loader.load_state_dict(begun[0].state_dict())
     assert first + steps(resumed) == expected
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_json_lines_are_scanned_once_for_all_ranks(ranks: int, tmp_path: Path) -> None:
+    """ "Each rank and worker scans the JSON lines." """
+    path = tmp_path / "texts.jsonl"
+    path.write_text("".join(f"{json.dumps({'tokens': text.tolist()})}\n" for text in texts_of(50)))
+    whole = list(sk.sources.jsonl(path, beside=True))  # writes an index, which all ranks find
+    (index,) = set(tmp_path.iterdir()) - {path}
+    written = index.stat().st_mtime_ns
+    shares = [sk.shard(sk.sources.jsonl(path), rank, ranks, contiguous=False) for rank in range(ranks)]
+    with sk.prefetch(shares[0], 2, "process") as ahead:
+        assert list(ahead) == whole[::ranks]
+    assert [shares[i % ranks][i // ranks] for i in range(50)] == whole
+    assert index.stat().st_mtime_ns == written
+    assert set(tmp_path.iterdir()) == {path, index}

@@ -147,6 +147,13 @@ def check_state(state: Any, pipeline: Pipeline) -> None:
         raise ValueError(f"DataLoader: the state is of version {state['version']!r}, known is 1")
     if state["unit"] != unit:
         raise ValueError(f"DataLoader: the state counts {state['unit']}, but this loader counts {unit}")
+    is_begun = pipeline.last == "rollover" and (state["epoch"] or state["delivered"])
+    if is_begun and state.get("global_batch") != pipeline.size:
+        raise ValueError(
+            f"DataLoader: the state is of batches of {state.get('global_batch')}, but this loader has batches"
+            f" of {pipeline.size}. With last_batch='rollover' batches go on from epoch to epoch, so use the"
+            " batch size of the state"
+        )
     is_given = options.seed is not None or options.generator is not None
     if is_given and state.get("seed", pipeline.seed) != pipeline.seed:
         raise ValueError(
@@ -170,12 +177,6 @@ def batch_of(state: Mapping[str, Any], pipeline: Pipeline, batches: int | None) 
     refuse_other_order(
         "DataLoader: the data set or sampler", state["order"], fingerprint(pipeline, state["epoch"])
     )
-    if pipeline.last == "rollover" and state.get("global_batch") != units.step:
-        raise ValueError(
-            f"DataLoader: the state is in the middle of an epoch with batches of {state.get('global_batch')},"
-            f" but this loader has batches of {units.step}. With last_batch='rollover' use the batch size of"
-            " the state until the end of the epoch"
-        )
     if (state["delivered"] - units.base()) % units.step and units.share is None:
         raise ValueError(
             f"DataLoader: the state is behind {state['delivered']} samples, where no batch of {units.step}"

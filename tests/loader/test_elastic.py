@@ -305,3 +305,16 @@ def test_a_trace_of_all_processes_needs_an_order_that_they_share() -> None:
         sk.trace(sk.DataLoader(range(9)), 0, world=2)
     with pytest.raises(ValueError, match="trace: world is for a DataLoader"):
         sk.trace(range(9), 0, world=2)
+
+
+def test_another_batch_size_with_rollover_is_refused() -> None:
+    def loader(size: int) -> sk.DataLoader:
+        return sk.DataLoader(range(50), size, shuffle=True, seed=0, last_batch="rollover")
+
+    first = loader(12)
+    next(iter(first))
+    for _ in range(2):  # in the middle of an epoch, and between two
+        with pytest.raises(ValueError, match="of batches of 12, but this loader has batches of 7"):
+            loader(7).load_state_dict(first.state_dict())
+        list(first)
+    loader(7).load_state_dict(loader(12).state_dict())  # at the beginning
