@@ -14,6 +14,18 @@ from .lazy import TABLE, load
 
 __all__ = ["TableReader", "as_results", "reads_many", "recognise"]
 
+# Classes of lazy or sparse data, which is read late, column by column or not at all; and what to use.
+_REMEDIES = {
+    **dict.fromkeys(
+        [("scipy", "sparray"), ("scipy", "spmatrix")],
+        "For its rows, use smap(lambda i: matrix[[i]], range(matrix.shape[0])), or matrix.toarray()",
+    ),
+    **dict.fromkeys(
+        [("dask", "DataFrame"), ("dask", "Series"), ("dask", "Array")],
+        "Call .compute() first, or read its files with sources.parquet",
+    ),
+}
+
 # These are read as they are. Looking no further saves 1 µs for each list of `flatten`.
 _PLAIN = (list, tuple, range, str, bytes)
 
@@ -32,7 +44,7 @@ def recognise(source: Any, who: str) -> Any:
     Raises
     ------
     TypeError
-        For a set, and for a mapping that has other keys than 0, 1, 2, ….
+        For a set, a mapping that has other keys than 0, 1, 2, …, sparse matrices of scipy and data of dask.
 
     >>> recognise({3, 1}, "batch")
     Traceback (most recent call last):
@@ -44,6 +56,8 @@ def recognise(source: Any, who: str) -> Any:
         name = base.__module__.partition(".")[0], base.__name__
         if name in TABLE:
             return load(name)(source)
+        if name in _REMEDIES:
+            raise TypeError(f"{who}: a {name[0]}.{name[1]} is not a sequence of items. {_REMEDIES[name]}.")
     refuse_set(source, who)
     is_indexed = not isinstance(source, Mapping) or hasattr(source, "__missing__") or 0 in source
     if not is_indexed and source and who != "DataLoader":  # which may have a sampler that gives keys

@@ -404,3 +404,15 @@ def test_an_error_of_many_items_names_the_one_that_fails(build):
         sk.batch(build(FailsAtFour()), 6)[0]
     with pytest.raises(sk.EvaluationError, match=r"\[4\]"):
         caught.value.view[caught.value.index]
+
+
+def test_sparse_matrices_and_lazy_frames_are_refused_when_the_view_is_built() -> None:
+    sparse = pytest.importorskip("scipy.sparse")
+    for make in (sparse.csr_matrix, sparse.csr_array, sparse.coo_array):
+        with pytest.raises(TypeError, match=r"^view: a scipy\.\w+ is not a sequence .* smap\(lambda i"):
+            sk.view(make(np.eye(3)))
+    pd, dask = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    frame = dask.from_pandas(pd.DataFrame({"a": [1, 2]}), npartitions=1)
+    for lazy in (frame, frame["a"], frame["a"].to_dask_array()):
+        with pytest.raises(TypeError, match=r"^batch: a dask\.\w+ is not a sequence .* Call \.compute\(\)"):
+            sk.batch(lazy, 2)
