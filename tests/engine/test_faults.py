@@ -35,7 +35,18 @@ from seqkit.engine.threads import Threads
 from ..helpers import mostly_stress
 from .kinds import CONTEXTS, KINDS, PROCESSES, Kind
 from .scripts import PATIENCE_S, finished, running
-from .traces import children, descriptors, drawn, is_gone, pids_of, reap_orphans, state, until, until_gone
+from .traces import (
+    children,
+    descriptors,
+    drawn,
+    is_gone,
+    known_pids,
+    pids_of,
+    reap_orphans,
+    state,
+    until,
+    until_gone,
+)
 
 # Functions that workers call are defined inside others: they travel by value, no worker imports this module.
 
@@ -711,7 +722,7 @@ def test_a_worker_killed_again_and_again_does_not_stop_the_reader() -> None:
         def hunt() -> None:
             while not stop.wait(0.01):
                 try:
-                    os.kill(pids_of(ahead)[0], signal.SIGKILL)
+                    os.kill(known_pids(ahead)[0], signal.SIGKILL)
                 except (IndexError, ProcessLookupError, RuntimeError):
                     pass
 

@@ -166,6 +166,12 @@ def threads() -> set[threading.Thread]:
     return set(threading.enumerate())
 
 
+def known_pids(node: sk.Prefetch) -> list[int]:
+    """Return the worker processes that a node has heard of. Another thread may read the node meanwhile."""
+    scheduler: Any = node.engine._scheduler
+    return [handle.pid for handle in scheduler.backend._team.handles.values() if handle.pid]
+
+
 def pids_of(node: sk.Prefetch) -> list[int]:
     """Return the worker processes of a node, in the order of their numbers."""
     scheduler: Any = node.engine._scheduler
