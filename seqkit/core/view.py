@@ -44,8 +44,7 @@ items are computed anew. ``_passes_on``: each item is an item of a source, as it
 
 Three more are for few views. ``_keeps``: an index names an item, so the orders of the first source are kept,
 see `epoch`. ``_readers``: the number of workers that can share the work. ``_advises``: `_ahead` may find
-bytes. All attributes are fixed when the
-view is built.
+bytes. All attributes are fixed when the view is built.
 
 Errors do not name a view whose ``_name`` is empty. Each optional hook must agree with its default.
 `seqkit.testing.check_view` verifies it.

@@ -58,8 +58,6 @@ def result_of(awaitable: Any) -> Any:
 class _Begun(View[Begin]):
     """The items of a view that are still to be awaited: functions that begin to compute them."""
 
-    _passes_on = True
-
     def __init__(self, source: View[Any]) -> None:
         super().__init__((source,), source._known)
         begin = source._coroutines()
@@ -107,7 +105,7 @@ class _Loop:
         # By ticket. Who removes an entry decides: its task, when the item is finished, or `stop`.
         self.running: dict[int, _Waiting] = {}
         self.local = threading.local()
-        self._read_ones: deque[_Waiting] = deque()
+        self._ready: deque[_Waiting] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._is_woken = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -144,7 +142,7 @@ class _Loop:
         if is_end or sink.outcomes.failures:
             self.events.put(Done(job, Ready(sink.outcomes), 0, None, is_end=is_end))
             return
-        self._read_ones.append(_Waiting(job, sink.outcomes.values[0]))
+        self._ready.append(_Waiting(job, sink.outcomes.values[0]))
         if not self._is_woken:
             self._is_woken = True
             self.call(self._wake)
@@ -156,7 +154,7 @@ class _Loop:
 
     def _wake(self) -> None:
         self._is_woken = False  # first: the other thread may add an item at any moment
-        for _ in range(min(len(self._read_ones), len(self._idle))):
+        for _ in range(min(len(self._ready), len(self._idle))):
             idle = self._idle.popleft()
             if not idle.done():  # its task was cancelled
                 idle.set_result(None)
@@ -211,11 +209,11 @@ class _Loop:
     async def _work(self, number: int) -> None:
         goes_on = True
         while goes_on:
-            while not self._read_ones:
+            while not self._ready:
                 idle = self._loop.create_future()
                 self._idle.append(idle)
                 await idle
-            goes_on = await self._do(self._read_ones.popleft(), number)
+            goes_on = await self._do(self._ready.popleft(), number)
 
     async def _do(self, run: _Waiting, number: int) -> bool:
         """Await an item. Return whether the task goes on: it was not abandoned."""

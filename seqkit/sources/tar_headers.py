@@ -12,7 +12,10 @@ from typing import IO, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FILE", "FOLDER", "LINK", "OTHER", "SPARSE", "SYMLINK", "PlainMembers", "plain_members", "scan"]
+__all__ = [
+    *("FILE", "FOLDER", "HEADER", "LINK", "NAME", "OTHER", "PREFIX", "SPARSE", "SYMLINK", "PlainMembers"),
+    *("in_blocks", "plain_members", "scan"),
+]
 
 FILE, FOLDER, LINK, SYMLINK, SPARSE, OTHER = "file", "folder", "link", "symlink", "sparse", "other"
 
@@ -45,6 +48,15 @@ class PlainMembers(NamedTuple):
     end: int
 
 
+def in_blocks(size: int) -> int:
+    """Return how many bytes of an archive the data of a member take.
+
+    >>> in_blocks(0), in_blocks(513)
+    (0, 1024)
+    """
+    return -(-size // HEADER) * HEADER
+
+
 def plain_members(file: IO[bytes], offset: int) -> PlainMembers:
     """Return the members from the header at `offset` on, up to a header that is not plain.
 
@@ -66,9 +78,7 @@ def plain_members(file: IO[bytes], offset: int) -> PlainMembers:
         start = offset + HEADER
         if KINDS.get(header[KIND]) == TIMES and not (size <= HEADER and _are_times(file.read(HEADER))):
             break
-        offset = (
-            start if KINDS.get(header[KIND]) == FOLDER else start + (size + HEADER - 1) // HEADER * HEADER
-        )
+        offset = start if KINDS.get(header[KIND]) == FOLDER else start + in_blocks(size)
         if not start <= offset <= length:
             break
         headers.append(header)

@@ -21,12 +21,11 @@ from .columns import listed
 from .files import name_file
 from .indexed import IndexedFile, IndexedRows, count_items, indexed_files
 from .per_process import PerProcess
-from .tar_headers import FILE, FOLDER, OTHER, SPARSE, scan
+from .tar_headers import FILE, FOLDER, HEADER, NAME, OTHER, PREFIX, SPARSE, in_blocks, scan
 
 __all__ = ["webdataset"]
 
 KEY = "__key__"
-HEADER = tarfile.BLOCKSIZE
 ENCODING = tarfile.ENCODING, "surrogateescape"
 META = re.compile(r"__[^/]*__($|/)")  # members that WebDataset leaves out
 # A member in the index: the block where its data begin, the lower and the upper bits of their size, and the
@@ -164,7 +163,7 @@ def _members(file: BinaryIO) -> Iterator[tuple[str, str, int, int, bool]]:
     end = 0  # of the member before
     for name, kind, start, size, _ in scan(file):
         is_plain = start == end + HEADER
-        end = start + (0 if kind == FOLDER else _in_blocks(size))
+        end = start + (0 if kind == FOLDER else in_blocks(size))
         parts = _split(name)
         if kind in (FOLDER, OTHER) or parts is None:
             continue
@@ -181,10 +180,6 @@ def _members(file: BinaryIO) -> Iterator[tuple[str, str, int, int, bool]]:
         yield *parts, start, size, is_odd
 
 
-def _in_blocks(size: int) -> int:
-    return -(-size // HEADER) * HEADER
-
-
 def _split(name: str) -> Any:
     """Return the key and the suffix of a member, or None if it is of no sample.
 
@@ -198,7 +193,7 @@ def _split(name: str) -> Any:
 
 def _name_in(header: bytes) -> str:
     """Return the name in the header of a file, as `tarfile` reads it."""
-    name, folder = (header[field].partition(b"\0")[0] for field in (slice(100), slice(345, 500)))
+    name, folder = (header[field].partition(b"\0")[0] for field in (NAME, PREFIX))
     return (folder + b"/" + name if folder else name).decode(*ENCODING)
 
 
@@ -249,7 +244,7 @@ class OpenShard:
 
     def _long_name(self, row: int, start: int) -> str:
         """Return the name of a member from all headers between the member before and its data."""
-        end = sum(_in_blocks(member.stop) for member in self._members(max(row - 1, 0), row))
+        end = sum(in_blocks(member.stop) for member in self._members(max(row - 1, 0), row))
         headers = BytesIO(self.file.read(end, start - end))
         with tarfile.open(fileobj=headers, mode="r:") as archive:
             return next(info.name for info in archive if info.offset_data == start - end)

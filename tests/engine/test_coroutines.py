@@ -21,6 +21,8 @@ import seqkit as sk
 from seqkit.engine import coroutines
 from seqkit.engine.protocol import PrefetchError
 
+from .traces import drawn
+
 
 async def double(x: Any) -> Any:
     await asyncio.sleep(0)
@@ -40,14 +42,7 @@ async def picky(x: int) -> int:
 
 def outcomes(items: Iterator[Any]) -> list[Any]:
     """Return items, and the errors of those that fail as texts."""
-    found: list[Any] = []
-    while True:
-        try:
-            found.append(next(items))
-        except StopIteration:
-            return found
-        except sk.EvaluationError as error:
-            found.append(str(error).splitlines()[0])
+    return [str(item).splitlines()[0] if isinstance(item, Exception) else item for item in drawn(items)]
 
 
 def threads() -> list[str]:

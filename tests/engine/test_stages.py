@@ -25,7 +25,7 @@ from seqkit.core.view import View
 from seqkit.engine.stages import HORIZON, nodes_below
 
 from .kinds import KINDS, PROCESSES, Kind
-from .traces import until
+from .traces import drawn, until
 
 THREAD, FORK = KINDS[0], PROCESSES[0]
 ABOVE = [THREAD, FORK, PROCESSES[2]]
@@ -462,14 +462,11 @@ def fail_at(*bad: int) -> Callable[[int], int]:
 
 
 def outcomes(items: Iterator[Any]) -> list[Any]:
-    found: list[Any] = []
-    while True:
-        try:
-            found.append(next(items))
-        except StopIteration:
-            return found
-        except Exception as error:
-            found.append(f"{error.__cause__!r} {error}".splitlines()[0])
+    """Return items, and the errors of those that fail as texts."""
+    return [
+        f"{item.__cause__!r} {item}".splitlines()[0] if isinstance(item, Exception) else item
+        for item in drawn(items)
+    ]
 
 
 @every_pair

@@ -120,12 +120,16 @@ class CacheMemory:
         never waits, because the other thread may be waiting for it.
         """
         ours = {}
-        for i in indices:
-            with self._lock:
-                lock = self._locks.setdefault(i, threading.RLock())
-            if lock.acquire(blocking=wait and not self._nesting.depth):
-                ours[i] = lock
         self._nesting.depth += 1
+        try:
+            for i in indices:
+                with self._lock:
+                    lock = self._locks.setdefault(i, threading.RLock())
+                if lock.acquire(blocking=wait and self._nesting.depth == 1):
+                    ours[i] = lock
+        except BaseException:  # Ctrl-C while it waits
+            self.end(ours)
+            raise
         return ours
 
     def end(self, ours: dict[int, Any]) -> None:
