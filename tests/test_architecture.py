@@ -159,7 +159,7 @@ BUDGETS = {
     "__init__": 108,
     "collation": 834,
     "core": 2218,
-    "engine": 6255,
+    "engine": 6258,
     "loader": 1365,
     "observe": 2729,
     "samplers": 1113,

@@ -492,6 +492,23 @@ def test_a_pool_broken_by_an_item_is_reported_and_nothing_hangs() -> None:
         assert "the executor takes no more tasks: BrokenProcessPool" in str(error)
 
 
+def test_tasks_of_a_broken_pool_are_not_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before Python 3.13 the thread of such a pool dies at a cancelled task, and its processes stay."""
+    cancelled: list[Future[Any]] = []
+    monkeypatch.setattr(Future, "cancel", lambda future: cancelled.append(future))
+    go_on = threading.Event()
+
+    def breaks_its_pool(i: int) -> None:
+        pool._broken = "a worker died"  # type: ignore[attr-defined]
+        go_on.wait(60)
+
+    with ThreadPoolExecutor(1) as pool:
+        with sk.prefetch(sk.smap(breaks_its_pool, range(100)), 2, pool, chunk_size=1) as ahead:
+            assert isinstance(drawn(iter(ahead))[-1], RuntimeError)
+        go_on.set()
+    assert cancelled == []
+
+
 class Stubborn:
     """An index that cannot be unpickled."""
 

@@ -81,16 +81,12 @@ class Task:
     indices: Any
     future: Future[Any] | None = None
 
-    def cancel(self) -> None:
-        if self.future is not None:
-            with suppress(Exception):  # Parsl's futures raise NotImplementedError
-                self.future.cancel()
-
 
 class TaskQueue:
     """The tasks of a node. Futures refer to it, so it must not refer to the pipeline."""
 
-    def __init__(self) -> None:
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
         self.tasks: dict[Job, Task] = {}  # of the jobs that have not yet produced an event
         self.waiting: deque[Job] = deque()
         self.under_way: set[Job] = set()
@@ -121,7 +117,14 @@ class TaskQueue:
                 jobs.append(self._unwanted.popleft())
         for job in jobs:
             if (task := self.tasks.get(job)) is not None:
-                task.cancel()
+                self._cancel(task)
+
+    def _cancel(self, task: Task) -> None:
+        # A broken pool completes its futures itself. Before Python 3.13 its thread dies at a cancelled
+        # future, and leaves its processes behind.
+        if task.future is not None and not is_broken(self._executor):
+            with suppress(Exception):  # Parsl's futures raise NotImplementedError
+                task.future.cancel()
 
     def completed(self, job: Job, _: object) -> None:
         """Accept a completed task. A future calls this method, in any thread."""
@@ -134,7 +137,7 @@ class TaskQueue:
         """Cancel and forget all tasks."""
         self.waiting.clear()
         for task in list(self.tasks.values()):
-            task.cancel()
+            self._cancel(task)
             task.future = None  # the result may still arrive, and must not be kept
         self.tasks.clear()
 
@@ -182,7 +185,7 @@ class ExecutorBackend(Backend):
         self._pickled: bytes | Callable[[], bytes] = b""  # for other processes
         # How many of the next tasks carry the pipeline; each process needs it.
         self._to_send = settings.workers
-        self._queue = TaskQueue()
+        self._queue = TaskQueue(executor)
         self._nbytes = 0
 
     def start(self) -> None:
@@ -246,9 +249,7 @@ class ExecutorBackend(Backend):
         """Return the reason why no further task will complete, if the executor reports one."""
         if self._managed is not None:
             return self._managed.ended()
-        # Before Python 3.13 a broken pool stops notifying futures at the first cancelled future.
-        has_flag = isinstance(self._executor, ThreadPoolExecutor | ProcessPoolExecutor)
-        broken = has_flag and self._executor._broken  # type: ignore[attr-defined]
+        broken = is_broken(self._executor)
         return BrokenExecutor(broken) if broken else None
 
     def _why_ended(self, error: BaseException) -> BaseException:
@@ -330,6 +331,12 @@ class ExecutorBackend(Backend):
         _pipelines.pop(self._key, None)  # for an executor that runs tasks in this process
         drained(self._queue.arrived, 0)
         _started.discard(self)
+
+
+def is_broken(executor: Executor) -> str | bool:
+    """Return why a pool of the standard library completes no further task, or False."""
+    has_flag = isinstance(executor, ThreadPoolExecutor | ProcessPoolExecutor)
+    return has_flag and executor._broken  # type: ignore[attr-defined]
 
 
 def shares_objects(executor: Executor) -> bool:
