@@ -77,6 +77,10 @@ def read(
     FileNotFoundError
         If there is nothing at `path`.
 
+    Notes
+    -----
+    Costs as much as the function for this kind. Known elsewhere as ``load_dataset``, ``read_csv``.
+
     Examples
     --------
     >>> import numpy as np
