@@ -87,7 +87,7 @@ def add_cache(
 
     Notes
     -----
-    About 0.3 µs for an item in memory, 20 to 50 µs for an item in a store. Each process worker
+    About 0.5 µs for an item in memory, 20 to 50 µs for an item in a store. Each process worker
     has a memory of its own: put the cache above `prefetch`, or use a store, which all workers share. Below a
     cache, `seqkit.empty` is `numpy.empty`. A `store` without a `key` needs the length of `arr` at once. After
     ``add_cache`` of SeqTools, which drops the oldest item first and does not cache iteration.
