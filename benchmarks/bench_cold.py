@@ -24,7 +24,7 @@ import numpy as np
 
 import seqkit as sk
 from seqkit.core.ahead import Ahead
-from seqkit.sources import tar_members
+from seqkit.sources import lines, tar_members, webdataset
 
 from .measure import apart, consume, keep, table
 
@@ -127,20 +127,26 @@ def in_threads(path: Path) -> Iterable[Any]:
 
 
 @cache
-def archive_of(path: Path) -> Any:
-    """Return the members of an archive, which is scanned once."""
-    return tar_members(path)
+def opened(source: Callable[[Path], Any], path: Path) -> Any:
+    """Return a view of a file, which is scanned once."""
+    return source(path)
 
 
-def members(path: Path) -> Any:
-    """Return a few members of an archive, in random order."""
-    return sk.shuffle(archive_of(path), seed=0)[: MEMBERS // 20]
+def members(path: Path, source: Callable[[Path], Any] = tar_members) -> Any:
+    """Return a few members of an archive, or lines of a text, in random order."""
+    return sk.shuffle(opened(source, path), seed=0)[: MEMBERS // 20]
+
+
+samples = partial(members, source=partial(webdataset, beside=True))
+documents = partial(members, source=partial(lines, beside=True))
 
 
 def places(path: Path) -> list[list[int]]:
-    """Return first byte and size of as many members, in random order."""
+    """Return first byte and size of as many members or lines, in random order."""
     chosen = np.random.default_rng(0).permutation(MEMBERS)[: MEMBERS // 20]
-    return archive_of(path)._places[chosen].tolist()  # type: ignore[no-any-return]
+    source = tar_members if path.suffix == ".tar" else partial(lines, beside=True)
+    ((_, starts, stops),) = opened(source, path)._ahead(chosen, 1)
+    return np.stack([starts, stops - starts], axis=1).tolist()  # type: ignore[no-any-return]
 
 
 def members_looped(path: Path) -> Iterable[Any]:
@@ -202,7 +208,7 @@ def both(path: Path, prepare: Callable[[Path], None], count: int) -> dict[str, R
 
 def main() -> None:
     with TemporaryDirectory() as folder:
-        array, archive = Path(folder, "rows.bin"), Path(folder, "members.tar")
+        array, archive, text = (Path(folder, name) for name in ("rows.bin", "members.tar", "text.txt"))
         rng = np.random.default_rng(0)
         with open(array, "wb") as file:
             for _ in range(ROWS * ROW // (16 * MIB)):
@@ -212,12 +218,20 @@ def main() -> None:
                 info = tarfile.TarInfo(f"{number:06d}.bin")
                 info.size = int(rng.integers(5_000, 35_000))
                 tar.addfile(info, io.BytesIO(rng.bytes(info.size)))
+        with open(text, "w") as file:
+            for size in rng.integers(2_500, 17_500, MEMBERS).tolist():
+                file.write(rng.bytes(size).hex() + "\n")
         size = WINDOW * ROW / MIB
         title = f"{WINDOWS} random windows of 2 KiB of a cold memory map of 768 MiB, in batches of {BATCH}"
         rows(title, of(array, looped, in_threads, windows), WINDOWS, WINDOWS * size)
         used = sum(size for _, size in places(archive)) / MIB
         title = f"{MEMBERS // 20} of {MEMBERS} members of a cold tar archive, in random order"
         rows(title, of(archive, members_looped, members_in_threads, members), MEMBERS // 20, used)
+        title = "as many samples of the archive, as webdataset reads them, in random order"
+        rows(title, of(archive, members_looped, members_in_threads, samples), MEMBERS // 20, used)
+        used = sum(size for _, size in places(text)) / MIB
+        title = f"{MEMBERS // 20} of {MEMBERS} lines of a cold text file, in random order"
+        rows(title, of(text, members_looped, members_in_threads, documents), MEMBERS // 20, used)
         every = ROWS // WINDOW // BATCH * BATCH
         rows("all windows of the cold memory map, in random order", both(array, evict, every), every, 768)
         title = f"{WARM} random windows of the memory map, which is in memory"

@@ -163,7 +163,7 @@ BUDGETS = {
     "loader": 1365,
     "observe": 2729,
     "samplers": 1113,
-    "sources": 2337,
+    "sources": 2373,
     "stores": 1237,
     "streams": 1158,
     "testing": 700,

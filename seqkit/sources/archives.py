@@ -14,9 +14,8 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from ..core.ahead import Ranges, runs
+from ..core.ahead import Ranges
 from ..core.arguments import as_bool
-from ..core.indices import Indices
 from ..core.progress import Progress, Report, check_progress, reporting
 from ..core.view import View
 from .files import existing, naming
@@ -162,7 +161,9 @@ def tar_members(
     with naming(name), reporting(progress, "tar_members") as report:
         members = list(_tar_directory(name, pattern, report))
     _check_found(members, pattern, name, "tar_members")
-    return TarMembers(name, members)
+    names = [name for name, _, _ in members]
+    places = np.array([place for _, *place in members], np.int64)
+    return PerProcess(partial(TarRows, name, names, places), "tar_members", name, where="disk")
 
 
 def _tar_directory(path: str, pattern: str, report: Report) -> Iterator[tuple[str, int, int]]:
@@ -195,23 +196,6 @@ def _scanned(path: str) -> Iterator[tuple[str, str, int, int, str]]:
             ) from error
 
 
-class TarMembers(PerProcess):
-    """The view that `tar_members` returns."""
-
-    _advises = True
-
-    def __init__(self, path: str, members: list[tuple[str, int, int]]) -> None:
-        self._archive = path
-        self._places = np.array([place[1:] for place in members], np.int64)
-        names = [name for name, _, _ in members]
-        super().__init__(partial(TarRows, path, names, self._places), "tar_members", path)
-
-    def _ahead(self, indices: Indices, width: int) -> Iterator[Ranges]:
-        starts, sizes = self._places[runs(indices, width, len(self._places))].T
-        with open(self._archive, "rb") as file:
-            yield Ranges(file.fileno(), starts, starts + sizes)
-
-
 class TarRows:
     """The members of an opened tar archive: the name of each, its first byte and its size."""
 
@@ -221,6 +205,10 @@ class TarRows:
 
     def __len__(self) -> int:
         return len(self._names)
+
+    def ranges(self, indices: npt.NDArray[np.int64]) -> Iterator[Ranges]:
+        starts, sizes = self._places[indices].T
+        yield Ranges(self._file.fileno(), starts, starts + sizes)
 
     def __getitem__(self, i: int) -> Member:
         name, (start, size) = self._names[i], self._places[i].tolist()

@@ -288,6 +288,9 @@ class ColumnOf(TableReader):
     def __getitem__(self, i: int) -> Any:
         return self._data[i][self._name]
 
+    def ranges(self, indices: Any) -> Any:
+        return self._data.ranges(indices)
+
     def __getitems__(self, indices: Indices) -> list[Any]:
         return [row[self._name] for row in _many(self._data, indices)]
 

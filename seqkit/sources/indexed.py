@@ -10,7 +10,7 @@ import random
 import re
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from glob import has_magic
@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.adapters import TableReader
+from ..core.ahead import Ranges
 from ..core.arguments import as_bool
 from ..core.lazy import need
 from ..core.progress import Progress, reporting
@@ -28,10 +29,12 @@ from ..core.randomness import digest
 from ..core.whole_files import read_buffers, replace_file, write_buffers
 from .files import as_path, existing, found, in_natural_order, name_file
 
-__all__ = ["IndexedFile", "IndexedRows", "Scan", "count_items", "indexed_files"]
+__all__ = ["Bytes", "IndexedFile", "IndexedRows", "Scan", "count_items", "indexed_files"]
 
 # Returns the arrays of the index of a file, given the open file and its size in bytes.
 Scan = Callable[[BinaryIO, int], Sequence[Any]]
+
+Bytes = npt.NDArray[np.int64]
 
 MOST_OPEN = 100  # files of one view in one process; each takes two descriptors
 GZIP = b"\x1f\x8b\x08"  # the first bytes of such a file
@@ -138,6 +141,10 @@ class IndexedFile:
         # Another process may have replaced the file and its index.
         return _mapped(places[-1], kind, self._file.stamp) or [memoryview(array) for array in arrays]
 
+    def fileno(self) -> int:
+        """Return the descriptor of a file on a disk."""
+        return self._file.opened.fileno()
+
     def read(self, start: int, size: int) -> bytes:
         """Return `size` bytes of the file."""
         parts = []
@@ -195,6 +202,17 @@ class IndexedRows(TableReader):
         k = bisect_right(self._ends, i)  # faster than numpy for one number
         return k, i - int(self._ends[k] - self._counts[k])
 
+    def ranges(self, indices: Bytes) -> Iterator[Ranges]:
+        """Yield the bytes of some items, file by file."""
+        numbers = np.searchsorted(self._ends, indices, "right")
+        for k in np.unique(numbers).tolist():
+            opened, first = self._opened(k), self._ends[k] - self._counts[k]
+            yield Ranges(opened.file.fileno(), *self._places(opened, indices[numbers == k] - first))
+
+    def _places(self, opened: Any, indices: Bytes) -> tuple[Bytes, Bytes]:
+        """Return where the bytes of items of an open file begin, and where they end."""
+        raise NotImplementedError
+
     def close(self) -> None:
         self._opened.cache_clear()
 
@@ -224,20 +242,22 @@ def count_items(
 
 def indexed_files(
     who: str, path: Any, kind: str, scan: Scan, beside: Any, storage_options: Mapping[str, Any] | None
-) -> tuple[Sequence[str], Callable[[str], IndexedFile], str]:
-    """Return the files of a path, pattern or sequence of them, a function that opens each, and their name."""
+) -> tuple[Sequence[str], Callable[[str], IndexedFile], str, str]:
+    """Return the files of a path, pattern or sequence of them, a function that opens each, their name, and
+    where they are: see `PerProcess`."""
     is_one = isinstance(path, str | PathLike) or not isinstance(path, Iterable)
     names = [as_path(each, who) for each in ([path] if is_one else path)]
     options = dict(storage_options or {})
-    if as_bool(beside, f"{who}: beside") and any("://" in name for name in names):
+    where = "" if any("://" in name for name in names) else "disk"
+    if as_bool(beside, f"{who}: beside") and not where:
         raise ValueError(f"{who}: beside=True needs files on a disk, got {names[0]!r}. Leave it out.")
     open_fn = partial(IndexedFile, kind=kind, scan=scan, beside=bool(beside), options=options)
     if is_one:
-        return _files_of(names[0], who, options), open_fn, names[0]
+        return _files_of(names[0], who, options), open_fn, names[0], where
     paths = [each for name in names for each in _files_of(name, who, options)]
     if not paths:
         raise ValueError(f"{who}: path must have a file, got {path!r}")
-    return paths, open_fn, f"{paths[0]}, …"
+    return paths, open_fn, f"{paths[0]}, …", where
 
 
 def _files_of(path: str, who: str, options: dict[str, Any]) -> Sequence[str]:

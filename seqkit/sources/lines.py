@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from io import BytesIO, TextIOWrapper
 from os import PathLike
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from ..core.indices import Indices, as_array
 from ..core.progress import Progress, check_progress
 from ..core.view import View
 from .files import name_file
-from .indexed import IndexedFile, IndexedRows, count_items, indexed_files
+from .indexed import Bytes, IndexedFile, IndexedRows, count_items, indexed_files
 from .per_process import PerProcess
 
 __all__ = ["jsonl", "lines"]
@@ -164,10 +164,10 @@ def _view(
     storage_options: Mapping[str, Any] | None,
 ) -> View[Any]:
     check_progress(progress, f"{who}: progress")
-    paths, open_fn, name = indexed_files(who, path, "sk-lines", _scan, beside, storage_options)
+    paths, open_fn, name, where = indexed_files(who, path, "sk-lines", _scan, beside, storage_options)
     sizes = np.array(count_items(paths, open_fn, _size, progress, who))
     rows = partial(LineRows, paths, sizes, open_fn, encoding, decode)
-    return PerProcess(rows, who, name, block=AT_ONCE)
+    return PerProcess(rows, who, name, block=AT_ONCE, where=where)
 
 
 # -------------------------------------------------------------------- the index
@@ -199,7 +199,7 @@ def _ends_a_line(letters: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
     return is_end
 
 
-def _ends(file: IndexedFile) -> npt.NDArray[np.int64]:
+def _ends(file: IndexedFile) -> Bytes:
     return np.frombuffer(file.index[0], np.int64)
 
 
@@ -210,6 +210,14 @@ def _size(file: IndexedFile) -> tuple[int, int]:
 
 
 # -------------------------------------------------------------------- the lines
+
+
+class OpenLines(NamedTuple):
+    """An open file, where its lines end, and the bytes of the lines that were counted."""
+
+    file: IndexedFile
+    ends: Bytes
+    size: int
 
 
 class LineRows(IndexedRows):
@@ -249,6 +257,10 @@ class LineRows(IndexedRows):
             return self._run(int(wanted[0]), int(wanted[-1]) + 1)
         return [self[i] for i in wanted.tolist()]
 
+    def _places(self, opened: OpenLines, indices: Bytes) -> tuple[Bytes, Bytes]:
+        starts = np.where(indices > 0, opened.ends[indices - 1], 0)
+        return starts, np.minimum(opened.ends[indices], opened.size)
+
     def _run(self, start: int, stop: int) -> list[Any]:
         """Return successive lines, with one read for each file."""
         found: list[Any] = []
@@ -277,15 +289,14 @@ class LineRows(IndexedRows):
 
 def _opened(
     paths: Sequence[str], sizes: npt.NDArray[np.int64], open_fn: Callable[[str], IndexedFile], k: int
-) -> tuple[IndexedFile, npt.NDArray[np.int64], int]:
-    """Return an open file, where its lines end, and the bytes of the lines that were counted."""
+) -> OpenLines:
     file = open_fn(paths[k])
     ends = _ends(file)
     n, size = sizes[k].tolist()
     # A file that has grown has the lines that were counted, and perhaps more of the last one.
     if np.searchsorted(ends, size) != max(n - 1, 0):
         raise _written_again(file.path)
-    return file, ends, size
+    return OpenLines(file, ends, size)
 
 
 def _written_again(path: str) -> ValueError:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, overload
 
 from ..core.adapters import TableReader, recognise
+from ..core.ahead import Ranges, runs
 from ..core.arguments import as_bool, check_callable
 from ..core.awaiting import Begin, awaited, open_in_loop
 from ..core.errors import fail, fail_at_once
@@ -145,6 +146,8 @@ class PerProcess(Columns[Any], Opened):
         More for `repr`.
     block : int
         Number of items that an iteration reads at once.
+    where : str
+        ``"disk"``: the opened object has ``ranges(indices)``, which yields the `Ranges` of items.
     """
 
     _length_reads = True  # the sequence is opened
@@ -158,9 +161,11 @@ class PerProcess(Columns[Any], Opened):
         inheritable: bool = False,
         about: str = "",
         block: int = 1,
+        where: str = "",
     ) -> None:
         super().__init__(())
-        self._options: Any = name, path, per_thread, inheritable, about, block
+        self._options: Any = name, path, per_thread, inheritable, about, block, where
+        self._advises = where == "disk"
         self._name, self._path, self._about, self._block = name, path, about, block
         self._open_fn = open_fn
         self._handles = Handles(partial(open_sequence, open_fn), per_thread, inheritable)
@@ -198,6 +203,9 @@ class PerProcess(Columns[Any], Opened):
         except Exception as error:
             fail_at_once(self, as_list(indices), error)
         return super()._getmany(indices) if many is None else many
+
+    def _ahead(self, indices: Indices, width: int) -> Iterator[Ranges]:
+        yield from self._opening(lambda rows: rows.ranges(runs(indices, width, self._n)))
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
         return super()._iter(plan) if self._block == 1 else in_blocks(self, plan, self._block)

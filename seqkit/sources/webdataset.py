@@ -19,7 +19,7 @@ from ..core.progress import Progress, check_progress
 from ..core.view import View
 from .columns import listed
 from .files import name_file
-from .indexed import IndexedFile, IndexedRows, count_items, indexed_files
+from .indexed import Bytes, IndexedFile, IndexedRows, count_items, indexed_files
 from .per_process import PerProcess
 from .tar_headers import FILE, FOLDER, HEADER, NAME, OTHER, PREFIX, SPARSE, in_blocks, scan
 
@@ -107,7 +107,9 @@ def webdataset(
     """
     check_progress(progress, "webdataset: progress")
     decoders = _checked(decode)
-    paths, open_fn, name = indexed_files("webdataset", path, "sk-shard", _scan, beside, storage_options)
+    paths, open_fn, name, where = indexed_files(
+        "webdataset", path, "sk-shard", _scan, beside, storage_options
+    )
     counts, suffixes = zip(*count_items(paths, open_fn, _contents, progress, "webdataset"), strict=True)
     names = tuple(dict.fromkeys(suffix for each in suffixes for suffix in each))
     unknown = [suffix for suffix in decoders if suffix not in names]
@@ -116,7 +118,7 @@ def webdataset(
             f"webdataset: decode must have suffixes of members, got {unknown}. There are {listed(names)}."
         )
     rows = partial(ShardRows, paths, np.array(counts), open_fn, (*names, KEY), decoders)
-    return PerProcess(rows, "webdataset", name)
+    return PerProcess(rows, "webdataset", name, where=where)
 
 
 def _checked(decode: Any) -> dict[str, Callable[[bytes], Any]]:
@@ -232,6 +234,21 @@ class OpenShard:
             for block, low, high, suffix in self._rows[first:stop].tolist()
         ]
 
+    def places(self, samples: Bytes, names: Sequence[str]) -> tuple[Bytes, Bytes]:
+        """Return where some members of samples begin, and where they end."""
+        firsts = self._firsts[samples].astype(np.int64)
+        counts = self._firsts[samples + 1] - firsts
+        ends = np.cumsum(counts)
+        rows = self._rows[np.repeat(firsts - ends + counts, counts) + np.arange(counts.sum())]
+        numbers = [number for number, suffix in enumerate(self.suffixes) if suffix in names]
+        rows = rows[np.isin(rows["suffix"] % ODD, numbers)]
+        starts = rows["block"].astype(np.int64) * HEADER
+        stops = starts + rows["low"] + (rows["high"].astype(np.int64) << 32)
+        if KEY not in names:
+            return starts, stops
+        headers = self._rows["block"][firsts].astype(np.int64) * HEADER
+        return np.append(starts, headers - HEADER), np.append(stops, headers)
+
     def key(self, g: int, header: bytes = b"") -> str:
         """Return the key of a sample, given the header before its first data if that was read."""
         row = int(self._firsts[g])
@@ -295,6 +312,9 @@ class ShardRows(IndexedRows):
 
     def select(self, names: Sequence[str]) -> ShardRows:
         return ShardRows(*self._arguments, names, self._decode, True)
+
+    def _places(self, opened: OpenShard, indices: Bytes) -> tuple[Bytes, Bytes]:
+        return opened.places(indices, self.names)
 
     def __getitem__(self, i: int) -> dict[str, Any]:
         k, g = self._place(i)

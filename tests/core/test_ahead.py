@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 import seqkit as sk
 from seqkit.core import ahead as module
 from seqkit.core.ahead import BYTES_AHEAD, ENOUGH, LONGEST, LONGEST_PAUSE, MOST_AHEAD, PAUSE, Ahead, advised
-from seqkit.sources import npy, tar_members
+from seqkit.sources import indexed, lines, npy, tar_members, webdataset
 
 from ..mapped import PAGE, N, System, numbers_in, rows_in, shuffled
 
@@ -135,6 +136,88 @@ def test_npy_files_and_tar_members_are_asked_for(tmp_path: Path) -> None:
     assert starts.tolist() == [3 * 1024 + 512, 1024 + 512]
     assert (stops - starts).tolist() == [103, 101]
     assert sorted(name for name, _ in view) == ["0", "1", "2", "3"]
+
+
+def shard(path: Path, keys: Iterable[int], sizes: dict[str, int]) -> Path:
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
+        for key in keys:
+            for suffix, size in sizes.items():
+                info = tarfile.TarInfo(f"{key}.{suffix}")
+                info.size = size
+                archive.addfile(info, io.BytesIO(bytes(size)))
+    return path
+
+
+def places(view: sk.View[Any], indices: Any, width: int = 1) -> dict[int, set[tuple[int, int]]]:
+    """Return the ranges of each file, by its size."""
+    return {
+        os.fstat(file).st_size: {*zip(starts.tolist(), stops.tolist(), strict=True)}
+        for file, starts, stops in view._ahead(indices, width)
+    }
+
+
+def test_lines_of_several_files_are_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "1.txt").write_text("a\nbb\n")
+    (tmp_path / "2.txt").touch()
+    (tmp_path / "3.txt").write_text("ccc\n\nd")
+    view = lines(tmp_path / "*.txt")
+    assert places(view, [3, 0, 4, 2]) == {5: {(0, 2)}, 6: {(0, 4), (4, 5), (5, 6)}}
+    assert places(sk.window(view, 2), [1]) == {5: {(2, 5)}, 6: {(0, 4)}}
+    assert places(sk.shuffle(view, 0)[:0], []) == {}
+
+
+def test_members_of_samples_are_asked_for(tmp_path: Path) -> None:
+    shard(tmp_path / "1.tar", [7], {"jpg": 600, "json": 3})
+    path = shard(tmp_path / "2.tar", [8, 9], {"json": 5, "cls": 1})
+    view: Any = webdataset(tmp_path / "*.tar")
+    size = os.path.getsize(path)
+    assert places(view, [2]) == {size: {(2560, 2565), (3584, 3585), (2048, 2560)}}
+    assert places(view.select("cls"), [2, 1]) == {size: {(3584, 3585), (1536, 1537)}}
+    assert places(view.select("json", "__key__"), [0]) == {
+        os.path.getsize(tmp_path / "1.tar"): {(2048, 2051), (0, 512)}
+    }
+
+
+def of_lines(folder: Path) -> sk.View[Any]:
+    (folder / "a.txt").write_text("".join(f"{i:07}\n" * 700 + "." * i + "\n" for i in range(900)))
+    return sk.shuffle(lines(folder / "a.txt")[700::701], 0)
+
+
+def of_samples(folder: Path) -> sk.View[Any]:
+    return sk.shuffle(webdataset(shard(folder / "a.tar", range(900), {"jpg": 5000, "json": 9})), 0)[:300]
+
+
+def of_labels(folder: Path) -> sk.View[Any]:
+    samples: Any = webdataset(shard(folder / "a.tar", range(900), {"jpg": 5000, "json": 9}))
+    return sk.batch(sk.shuffle(samples.select("json"), 0), 4)
+
+
+@pytest.mark.parametrize("make", [of_lines, of_samples, of_labels])
+def test_lines_and_samples_are_asked_for_before_they_are_read_and_no_others(
+    make: Callable[[Path], sk.View[Any]], system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: set[int] = set()
+    part = indexed.LocalFile.part
+
+    def noting(file: indexed.LocalFile, start: int, size: int) -> bytes:
+        pages = set(range(start // PAGE, -(-(start + size) // PAGE)))
+        assert pages <= system.pages()
+        read.update(pages)
+        return part(file, start, size)
+
+    view = make(tmp_path)
+    monkeypatch.setattr(indexed.LocalFile, "part", noting)
+    assert len(list(view)) == len(view)
+    assert read == system.pages()
+    system.calls.clear()
+    with sk.prefetch(view, 2) as node:
+        assert len(list(node)) == len(node)
+
+
+def test_files_behind_a_url_are_not_asked_for_and_not_opened() -> None:
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    memory.pipe("/ahead.txt", b"1\n2\n")
+    assert not lines("memory://ahead.txt")._advises
 
 
 # -------------------------------------------------------------------- when
