@@ -25,6 +25,16 @@ from figures import COLOURS, INK, PALE
 FOLDER = Path(__file__).parent
 PAGE, RESULTS, CHARTS = FOLDER / "comparison.md", FOLDER / "benchmarks", FOLDER / "comparison"
 
+# The libraries that only the charts and the CSV have.
+CHARTS_ONLY = {
+    "StatefulDataLoader",
+    "torchdata.nodes",
+    "SPDL, 2 threads in a process",
+    "joblib",
+    "Hugging Face datasets",
+    "multiprocessing.Pool",
+}
+
 # One entry for each figure that a run of `benchmarks/compare.py` measures: is less better?
 LESS = {"per_second": False, "first_ms": True, "consumer_us": True, "worker_mib": True}
 
@@ -60,12 +70,15 @@ class Table:
     own: str = ""  # the row of values that are no ratios, which the chart leaves out
 
     def text(self) -> str:
-        """Return the table of the page: the median of all rounds in each cell."""
-        lines = [[self.corner, *self.columns], ["---"] * (len(self.columns) + 1)]
+        """Return the table of the page: the median of all rounds in each cell, of a few libraries."""
+        lines = []
         for name, cells in self.rows.items():
+            if name in CHARTS_ONLY:
+                continue
             medians = [number(statistics.median(cell)) + self.unit if cell else "" for cell in cells]
             lines.append([f"**{name}**" if name == self.own else name, *medians])
-        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        rows = [f"| {' | '.join(line)} |" for line in ([self.corner, *self.columns], *lines)]
+        return "\n".join([rows[0], f"|{'---|' * (len(self.columns) + 1)}", *rows[1:]])
 
     def spread(self, title: str) -> list[str]:
         """Return lines of CSV."""
@@ -214,6 +227,9 @@ TABLES: dict[str, Callable[[], Table]] = {
     "epochs": epochs,
 }
 
+# The page has a chart and a sentence of these.
+WITHOUT_TABLE = {"memory", "resume"}
+
 
 def files() -> dict[Path, str]:
     """Return the text of each file to write."""
@@ -221,7 +237,8 @@ def files() -> dict[Path, str]:
     shown = {"machines": machines()}
     for name, make in TABLES.items():
         table = make()
-        shown[name] = table.text()
+        if name not in WITHOUT_TABLE:
+            shown[name] = table.text()
         csv += table.spread(name)
         written[CHARTS / f"{name}.svg"] = table.chart()
     for name, inner in shown.items():
