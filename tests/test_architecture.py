@@ -161,7 +161,7 @@ BUDGETS = {
     "core": 2218,
     "engine": 6258,
     "loader": 1365,
-    "observe": 2729,
+    "observe": 2669,
     "samplers": 1113,
     "sources": 2373,
     "stores": 1237,

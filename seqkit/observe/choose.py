@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from ..core.errors import ItemTimeout, WorkerDied, summary
+from ..core.errors import summary
 from ..core.view import View
 from ..core.worker import in_process_worker
 from ..engine.engine import Engine, why_not_here
@@ -19,9 +19,12 @@ from ..engine.resources import usable_cpus
 from ..engine.settings import Settings
 from . import units
 from .measure import SLEEPS, Cost, cost_of, lock_share_of, use_of
-from .remedy import one_shot_of
+from .subject import one_shot_of
 
-__all__ = ["MEASURING_S", "Choice", "Cost", "Measured", "Speed", "choose", "decided", "settle"]
+__all__ = [
+    *("MEASURING_S", "Choice", "Cost", "Measured", "Speed"),
+    *("choose", "decided", "in_words_of", "settle", "told"),
+]
 
 
 # Threads are chosen up to this advantage of processes, and workers at all from this advantage on.
@@ -98,6 +101,36 @@ class Choice:
     def settings(self) -> dict[str, Any]:
         """The arguments of `prefetch`."""
         return {"nworkers": self.workers} | ({"method": self.method} if self.workers else {})
+
+
+# Arguments of `prefetch` that loaders call otherwise.
+_OF_LOADERS = {"nworkers": "num_workers"}
+
+
+def in_words_of(subject: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments of `prefetch` as those of the object that was measured: a view, a node or a loader.
+
+    >>> in_words_of("DataLoader", {"nworkers": 4, "method": "thread"})
+    {'num_workers': 4, 'method': 'thread'}
+    """
+    if subject in ("view", "prefetch"):
+        return settings
+    return {_OF_LOADERS.get(name, name): value for name, value in settings.items()}
+
+
+def told(subject: str, settings: dict[str, Any]) -> str:
+    """Return a sentence with code to paste.
+
+    >>> told("view", {"nworkers": 4})
+    'Write `sk.prefetch(view, nworkers=4)`.'
+    >>> told("DataLoader", {"num_workers": 4, "shm_size": 48 << 20})
+    'Pass `num_workers=4, shm_size=48 << 20` to DataLoader.'
+    """
+    named = {"shm_size": lambda value: f"{value >> 20} << 20"}
+    code = ", ".join(f"{name}={named.get(name, repr)(value)}" for name, value in settings.items())
+    if subject == "view":
+        return f"Write `sk.prefetch(view, {code})`."
+    return f"Pass `{code}` to {'`prefetch`' if subject == 'prefetch' else subject}."
 
 
 def decided(measured: Measured, cpus: int, workers: int | None = None) -> Choice:
@@ -199,11 +232,6 @@ def choose(source: View[Any], settings: Settings, seconds: float, workers: int |
         measured: Measured = in_child(source, work, limit_s(seconds), settings.start_hook)
     except Exception as error:
         what = summary(error.__cause__ or error).partition("\n")[0].rstrip(".")
-        if isinstance(error, ItemTimeout | WorkerDied):
-            is_late = isinstance(error, ItemTimeout)
-            what = (
-                f"items took longer than {limit_s(seconds):g} s" if is_late else "an item ended its process"
-            )
         return Choice("thread", settings.workers, f"Measuring failed: {what}.")
     return decided(_with_processes(source, settings, measured, seconds, cpus, workers), cpus, workers)
 

@@ -12,8 +12,7 @@ from typing import Any
 
 from ..core.units import size
 from ..engine.statistics import Statistics
-from .choose import Choice
-from .remedy import in_words_of, told
+from .choose import Choice, in_words_of, told
 from .units import percent
 
 __all__ = ["Diagnosis", "Measurement", "NodeFigures", "Stage", "diagnose"]

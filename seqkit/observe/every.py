@@ -18,6 +18,7 @@ from ..engine.prefetch import Prefetch
 from ..engine.statistics import Statistics
 from .explain import text_of
 from .probe import Probe, Recording
+from .rewriting import rewritten
 from .units import percent, rounded, seconds
 from .watch import to_stderr
 
@@ -60,16 +61,13 @@ class StagePrinter:
         self._recording = Recording(tempfile.mkdtemp(prefix="seqkit-stages-"))
         weakref.finalize(self, _forget, self._recording, os.getpid())
         self._names: list[str] = []
-        self.source = self._probed(source, {})
+        self.source = rewritten(source, self._probed)
 
-    def _probed(self, view: View[Any], probes: dict[int, View[Any]]) -> View[Any]:
+    def _probed(self, view: View[Any], sources: tuple[View[Any], ...]) -> View[Any]:
         if isinstance(view, Prefetch):
-            return view
-        if id(view) not in probes:
-            sources = tuple(self._probed(source, probes) for source in view._sources)
-            probes[id(view)] = Probe(view._rebuild(sources), len(self._names), self._recording)
-            self._names.append(text_of(view))
-        return probes[id(view)]
+            return view  # without the probes below it
+        self._names.append(text_of(view))
+        return Probe(view._rebuild(sources), len(self._names) - 1, self._recording)
 
     def report(self, now: Statistics) -> None:
         """Print what happened since the last line."""

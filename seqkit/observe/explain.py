@@ -19,7 +19,7 @@ from ..engine.prefetch import Prefetch
 from ..stores.add_cache.add_cache import AddCache
 from ..views.collate import Collate
 from .html import escape, faint, frame, in_a_line, pre
-from .remedy import data_of, is_loader
+from .subject import data_of, is_loader
 
 __all__ = ["Explanation", "Line", "branches", "column", "drawing", "explain", "outline", "text_of"]
 
@@ -294,8 +294,10 @@ def describe(view: View[Any]) -> list[str]:
     if view._sources:
         return []
     data = data_of(view) if isinstance(view, Source) else view
+    if type(data) in (list, tuple):
+        return [f"first: {brief(first)}" for first in data[:1]]  # it is in memory already
     try:
-        return _shape(data) or _first(data)
+        return _shape(data)
     except Exception:  # of an object of the user, which may be anything
         return []
 
@@ -306,15 +308,6 @@ def _shape(data: Any) -> list[str]:
         return []
     text = f"{str(dtype).removeprefix('torch.')}[{', '.join(map(str, shape))}]"
     return [text, size(nbytes)] if isinstance(nbytes, int) else [text]
-
-
-def _first(data: Any) -> list[str]:
-    """Return the first element of a list or tuple. It is in memory already."""
-    if type(data) not in (list, tuple) or not data:
-        return []
-    if isinstance(data[0], str | os.PathLike) and os.path.isabs(data[0]):
-        return [f"first: …/{os.path.basename(data[0])}"]
-    return [f"first: {(_shape(data[0]) or [brief(data[0])])[0]}"]
 
 
 def _place_of(function: Callable[..., Any]) -> str:

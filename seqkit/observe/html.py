@@ -12,7 +12,7 @@ from shutil import get_terminal_size
 
 __all__ = [
     *("ALARM", "MONO", "bar", "card", "cut", "escape", "facts", "faint", "frame", "in_a_line", "pre", "row"),
-    *("scrolling", "table", "visible", "width", "with_code"),
+    *("scrolling", "table", "text", "visible", "width", "with_code"),
 ]
 
 MONO = "font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
@@ -89,6 +89,15 @@ def pre(text: str) -> str:
     """
     style = f"{MONO};font-size:12.5px;line-height:1.4;margin:0;padding:4px 0;background:transparent"
     return f'<pre style="{style};color:inherit;border:0;overflow-x:auto;white-space:pre">{text}</pre>'
+
+
+def text(found: object) -> str:
+    """Return the text of an object as a display. Lines that are longer than the page wrap.
+
+    >>> text("a < b").count("a &lt; b")
+    1
+    """
+    return frame(pre(escape(found)).replace("white-space:pre", "white-space:pre-wrap"))
 
 
 def with_code(text: object) -> str:

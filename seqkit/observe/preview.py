@@ -8,18 +8,18 @@ from time import perf_counter
 from typing import Any
 
 from ..core.arguments import as_bool, optional_number, positive_int
-from ..core.errors import EvaluationError, brief, summary
+from ..core.errors import brief, summary
 from ..core.lengths import Unsized, is_measured
 from ..core.tracebacks import hiding_frames
 from ..core.units import plural, size
 from ..core.view import View
 from .explain import text_of
 from .html import cut, escape, faint, frame, pre, row, visible
-from .remedy import refuse_one_shots, viewed
+from .rewriting import without_nodes
 from .steps import Step, Steps, chain, label, path_of, stage_row, step_card
+from .subject import refuse_one_shots, viewed
 from .summary import structure, summarise
 from .units import seconds
-from .ways import without_nodes
 
 __all__ = ["Preview", "preview"]
 
@@ -115,8 +115,8 @@ def preview(
     Notes
     -----
     Computes the items in this thread, without workers. At least one item is computed. An item that fails is
-    a card with its error. Items that a cache holds are taken from it, unless with `stages`. Nothing is added
-    to a cache. A loader whose order is known only when its sampler or data set is read is refused.
+    a card with its error. Caches are not used. A loader whose order is known only when its sampler or data
+    set is read is refused.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def preview(
     stages = as_bool(stages, "preview: stages")
     max_seconds = optional_number(max_seconds, "preview: max_seconds", "seconds")
     refuse_one_shots(sequence, "preview", "a preview would use it up")
-    view, steps = viewed(sequence, "preview"), Steps(most=int(stages), uses_caches=not stages)
+    view, steps = viewed(sequence, "preview"), Steps(int(stages))
     begun, is_cut, found = perf_counter(), False, list[Step]()
     with hiding_frames():
         for step in _items(view, n, steps):
@@ -158,29 +158,17 @@ def _items(view: View[Any], n: int, steps: Steps) -> Iterator[Step]:
             except StopIteration:
                 return
             except Exception as error:
-                yield _failed(error, text, name, i)
+                yield Step(text, name, i, error=summary(error.__cause__ or error))
             else:
                 yield Step(text, name, i, value=summarise(item))
         return
     try:
         length = view._n
     except Exception as error:
-        yield _failed(error, text, name, 0)
+        yield Step(text, name, 0, error=summary(error.__cause__ or error))
         return
     for i in range(n if isinstance(length, Unsized) else min(n, length)):
         yield steps.of(view, i)
-
-
-def _failed(error: Exception, text: str, name: str, i: int) -> Step:
-    """Return the step of an item that failed."""
-    path = error.path or ((error.view, error.index),) if isinstance(error, EvaluationError) else ()
-    step: Step | None = None
-    for view, index in reversed([pair for pair in path if pair[0] is not None]):
-        told = "" if step else summary(error.__cause__ or error)
-        step = Step(text_of(view), view._name, index, error=told, parts=(step,) if step else ())
-    if step is None:
-        return Step(text, name, i, error=summary(error))
-    return step if step.view == text else Step(text, name, i, parts=(step,))
 
 
 def _line(step: Step, item: Step) -> str:

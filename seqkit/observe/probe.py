@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import tee
-from time import perf_counter, thread_time
+from time import perf_counter
 from typing import Any, NamedTuple
 
 from ..core.awaiting import Begin
@@ -31,8 +31,8 @@ from ..engine.results import size_of
 
 __all__ = ["END", "Event", "Probe", "Recording", "Tap"]
 
-# The first items of a thread are all timed. Later, timing may cost this share of the CPU time of the items,
-# and at least one item of so many is timed.
+# The first items of a thread are all timed. Later, timing may cost this share of the time of the items, and
+# at least one item of so many is timed.
 SURE, SHARE, SPARSEST = 64, 0.005, 100
 # The values of each view are sized in so many first items of a thread.
 SIZED = 8
@@ -110,7 +110,6 @@ class _Recorder:
         self.depth = self.error = self.timed = self._skipped = self._to_skip = 0
         self.is_on, self.weight = True, 1
         self.below_s = self.cost_s = 0.0
-        self._begun, self._busy = (perf_counter(), thread_time()), 1.0
         self._random = random.Random(0)  # not the global generator, which is the user's
         self._file = None
         if os.getpid() == recording.pid:
@@ -125,17 +124,15 @@ class _Recorder:
         self._skipped = 0 if self.is_on else self.weight
 
     def end(self, taken_s: float) -> None:
-        """Write the events of an item. Skip items if timing one costs much of its CPU time."""
+        """Write the events of an item. Skip items if timing one costs much of its time."""
         begun_s = perf_counter()
         if self._file is not None:
             self._file.write(pickle.dumps([tuple(event) for event in self.events]))
             self.events = []
         cost_s, self.cost_s = self.cost_s + perf_counter() - begun_s, 0.0
         self.timed += 1
-        if self.timed == SURE:  # once, because `thread_time` may take 20 µs
-            self._busy = (thread_time() - self._begun[1]) / max(perf_counter() - self._begun[0], 1e-9)
         if self.timed >= SURE:
-            mean = min(SPARSEST, cost_s / (SHARE * max(self._busy * taken_s, 1e-9)))
+            mean = min(SPARSEST, cost_s / (SHARE * max(taken_s, 1e-9)))
             # Not every kth item, because items may have a rhythm of their own.
             self._to_skip = 0 if mean < 1 else self._random.randint(0, int(2 * mean))
 

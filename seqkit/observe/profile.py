@@ -19,13 +19,12 @@ from ..core.units import count, plural, size
 from ..core.view import Indexable, View
 from ..engine.prefetch import Prefetch, prefetch
 from ..engine.statistics import Statistics
-from ..views.filter import Filter
 from . import html
 from .choose import MEASURING_S, choose
 from .diagnosis import Diagnosis, Measurement, NodeFigures, Stage, diagnose
 from .explain import outline, text_of
 from .probe import Event, Probe, Recording
-from .remedy import is_loader, refuse_one_shots, viewed
+from .subject import is_loader, refuse_one_shots, viewed
 from .units import percent, rounded, seconds
 
 __all__ = ["Profile", "profile"]
@@ -237,8 +236,6 @@ class _ProbedPipeline:
             self.nodes[below] = view, rebuilt
         else:
             rebuilt = view._rebuild(sources)
-            if isinstance(view, Filter):  # its predicate may remember what it has seen
-                rebuilt._asked = view._asked
         if not rebuilt._streams:
             _ = rebuilt._n  # before reading, because finding it may read items
         self._probes[id(view)] = Probe(rebuilt, number, self._recording)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
@@ -15,7 +15,6 @@ from ..core.errors import EvaluationError, brief, summary
 from ..core.expression import walk
 from ..core.lengths import UNKNOWN, is_measured
 from ..core.view import View
-from ..stores.add_cache.add_cache import AddCache
 from .explain import text_of
 from .html import ALARM, MONO, card, escape, faint, row, table
 from .summary import Summary, summarise
@@ -78,18 +77,16 @@ class Steps:
     """Computes items stage by stage.
 
     The function of each view is called once, with the values of the views below. Workers are not started, and
-    nothing is written to caches.
+    caches are not used.
 
     Parameters
     ----------
     most : int
         Parts of an item whose values are summarised. 0: only the item itself.
-    uses_caches : bool
-        Whether items that a cache holds are taken from it, without the steps below.
     """
 
-    def __init__(self, most: int, uses_caches: bool) -> None:
-        self._most, self._uses_caches = most, uses_caches
+    def __init__(self, most: int) -> None:
+        self._most = most
 
     def of(self, view: View[Any], i: Any) -> Step:
         """Return the steps of one item."""
@@ -101,7 +98,7 @@ class Steps:
         held: Held = []
         step = Step(text_of(view), view._name, i)
         try:
-            for source, indices in self._parts(view, i):
+            for source, indices in view._parts(i):
                 for j in indices:
                     part, value = self._step(source, j, looks and len(steps) < self._most)
                     steps.append(part)
@@ -125,11 +122,6 @@ class Steps:
         # Before the value is passed on: a function may change its item in place.
         look = summarise(value) if looks else None
         return replace(step, seconds=seconds, value=look, is_same=is_same, parts=tuple(steps)), value
-
-    def _parts(self, view: View[Any], i: Any) -> Iterable[tuple[View[Any], Iterable[Any]]]:
-        if self._uses_caches and isinstance(view, AddCache) and not list(view._needs(i)):
-            return ()
-        return view._parts(i)
 
 
 _FAILED = object()

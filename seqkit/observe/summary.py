@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -24,7 +23,7 @@ __all__ = ["Summary", "structure", "summarise"]
 
 _MOST_PARTS = 12  # of a dict, tuple or list; fewer of each part, and so on
 _MOST_LETTERS_OF_A_NAME = 80
-_MOST_ELEMENTS = 1 << 22  # of an array, for its range. Of larger ones the begin is looked at
+_MOST_ELEMENTS = 1 << 26  # of an array, for its range and picture
 _MOST_LETTERS = 200
 _MOST_SHOWN = 6  # numbers of a short array
 _MOST_LABELS = 16  # of a batch of integers or flags
@@ -100,25 +99,20 @@ def _described(value: Any, most: int) -> Summary:
         alarm = "NaN" if isinstance(value, float | np.floating) and value != value else ""
         return Summary(kind, text=visible(str(value)[:_MOST_LETTERS]), alarm=alarm)
     if isinstance(value, Mapping):
-        named = ((_name(key), partial(value.__getitem__, key)) for key in value)
+        named = ((_name(key), value[key]) for key in value)
         return _of_parts("dict", len(value), named, most)
     if isinstance(value, list | tuple):
         names = getattr(value, "_fields", [""] * len(value))
-        reads = (partial(value.__getitem__, i) for i in range(len(value)))
-        return _of_parts(kind, len(value), zip(names, reads, strict=True), most)
+        return _of_parts(kind, len(value), zip(names, value, strict=True), most)
     if _is_array(value) or _is_image(value):
         return _of_array(value)
     return Summary(kind, text=visible(brief(value)))
 
 
-def _of_parts(kind: str, n: int, parts: Iterable[tuple[str, Callable[[], Any]]], most: int) -> Summary:
+def _of_parts(kind: str, n: int, parts: Iterable[tuple[str, Any]], most: int) -> Summary:
     """Describe the first parts."""
-    found = []
-    for name, read in islice(parts, most):
-        try:
-            found.append((name, _summary(read(), most // 3 + 1 if most > 1 else 0)))
-        except Exception as error:  # a mapping may read its part from a file only now
-            found.append((name, Summary("unreadable", text=brief(error), alarm="cannot be read")))
+    most_within = most // 3 + 1 if most > 1 else 0
+    found = [(name, _summary(part, most_within)) for name, part in islice(parts, most)]
     more = f"{n:,} part{'s' * (n != 1)}" if n > len(found) else ""
     nbytes = sum(part.nbytes for _, part in found)
     return Summary(kind, nbytes=nbytes, text=more if n else "empty", parts=tuple(found))
@@ -163,34 +157,22 @@ def _in_memory(part: Any) -> np.ndarray[Any, Any]:
 def _of_array(value: Any) -> Summary:
     array = np.asarray(value) if _is_image(value) else value
     shape = tuple(int(n) for n in array.shape)
-    values = _in_memory(_begin_of(array, shape))
-    is_whole = values.size == math.prod(shape)
-    dtype = str(getattr(value, "dtype", values.dtype)).removeprefix("torch.")
-    if values.dtype.names is not None:
-        dtype = f"record({', '.join(values.dtype.names)})"
+    size = math.prod(shape)
+    dtype = str(array.dtype).removeprefix("torch.")
+    names, itemsize = (getattr(array.dtype, name, None) for name in ("names", "itemsize"))
+    if names is not None:
+        dtype = f"record({', '.join(names)})"
     elif _is_image(value):
         dtype = f"{value.mode} image"
-    text, alarm = _range(values)
-    if not is_whole:
-        text, alarm = text and f"{text}, of its begin", alarm and f"{alarm} in its begin"
-    # The begin of a single image is no image. That of a batch is one.
-    is_drawn = is_whole or len(shape) in (1, 4) or (len(shape) == 3 and min(shape[0], shape[2]) > 4)
-    drawn = picture(values) if is_drawn and not text.startswith("[") else ""
+    text, alarm, drawn = "", "", ""
+    if size <= _MOST_ELEMENTS:  # a larger one may be in a file
+        values = _in_memory(array)
+        text, alarm = _range(values)
+        drawn = "" if text.startswith("[") else picture(values)
     if _is_image(value) and value.mode in ("P", "CMYK"):
         drawn = picture(np.asarray(value.convert("RGB")))
     kind = f"{_name(dtype)}[{', '.join(map(str, shape))}]"
-    nbytes = math.prod(shape) * values.dtype.itemsize
-    return Summary(kind, shape, nbytes, text, alarm, picture=drawn)
-
-
-def _begin_of(array: Any, shape: tuple[int, ...]) -> Any:
-    """Return an array, or the first elements of a large one, which may be in a file."""
-    window, rest = list(shape), _MOST_ELEMENTS
-    for axis in reversed(range(len(shape))):
-        window[axis] = min(shape[axis], max(rest, 1))
-        rest //= max(window[axis], 1)
-    is_whole = math.prod(shape) <= _MOST_ELEMENTS
-    return array if is_whole else array[tuple(slice(0, n) for n in window)]
+    return Summary(kind, shape, size * (itemsize or 0), text, alarm, picture=drawn)
 
 
 def _range(array: np.ndarray[Any, Any]) -> tuple[str, str]:

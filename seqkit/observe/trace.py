@@ -14,10 +14,10 @@ from ..core.units import plural
 from ..core.view import Indexable
 from .explain import column, drawing
 from .html import ALARM, cut, escape, faint, frame, pre, visible
-from .remedy import refuse_one_shots, viewed
+from .rewriting import without_nodes
 from .steps import Step, Steps, key_of, label, path_of, stage_row
+from .subject import refuse_one_shots, viewed
 from .units import seconds
-from .ways import without_nodes
 
 __all__ = ["Trace", "trace"]
 
@@ -149,7 +149,7 @@ def of_error(error: EvaluationError) -> Trace:
 
 
 def _traced(view: Any, i: Any) -> Trace:
-    return Trace(Steps(_MOST_PARTS, uses_caches=False).of(view, i))
+    return Trace(Steps(_MOST_PARTS).of(view, i))
 
 
 def _lines(root: Step) -> list[tuple[str, Step | None]]:

@@ -11,9 +11,9 @@ from ..core.units import plural
 from ..core.view import Indexable
 from ..engine.prefetch import Prefetch, prefetch
 from . import html
-from .choose import MEASURING_S, Choice, choose
+from .choose import MEASURING_S, Choice, choose, in_words_of, told
 from .explain import text_of
-from .remedy import in_words_of, is_loader, told, viewed
+from .subject import is_loader, viewed
 from .units import rounded
 
 __all__ = ["Tuning", "tune"]
@@ -108,9 +108,7 @@ class Tuning:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        words = f"{html.escape(self.choice.why)} {html.with_code(self.code)}"
-        table = html.pre(html.escape("\n".join([f"tune: {self.view}", *self._table()])))
-        return html.frame(table, f"<div>{words}</div>")
+        return html.text(self)
 
     def _table(self) -> list[str]:
         measured = self.choice.measured

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import random
 import reprlib
+import sys
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from time import perf_counter
 from typing import Any, Self
+
+import numpy as np
 
 from ..core.arguments import optional_number, positive_int
 from ..core.errors import ItemTimeout, WorkerDied, summary
@@ -18,10 +22,11 @@ from ..core.units import plural
 from ..core.view import Indexable, View
 from ..engine.seeding import generators_kept
 from . import html
+from .digest import digest
 from .explain import text_of
-from .generators import changed_generators, global_states
-from .remedy import is_loader, refuse_one_shots
-from .ways import PROCESSES, REFERENCE, RESUMED, THREADS, EpochOf, Way, digest, digests, ways, without_nodes
+from .rewriting import without_nodes
+from .subject import is_loader, refuse_one_shots
+from .ways import PROCESSES, REFERENCE, RESUMED, THREADS, EpochOf, Way, digests, ways
 
 __all__ = ["Check", "Difference", "Verification", "explained", "verify"]
 
@@ -77,11 +82,11 @@ def explained(epoch: EpochOf, firsts: dict[str, int]) -> Difference:
     kind = type(epoch.sequence).__name__
     text = kind if is_loader(epoch.sequence) else text_of(epoch.sequence)
     stage, expected, found, part, count = lowest or (text, "", "", epoch, index + 1)
-    before = global_states()
+    before = _global_states()
     with suppress(Exception):
         for _ in part.read(count):
             pass
-    drawn = " and ".join(f"`{generator}`" for generator in changed_generators(before))
+    drawn = " and ".join(f"`{generator}`" for generator in _changed_generators(before))
     return Difference(index, epoch.number, name, stage, expected, found, *_cause_of(drawn, set(firsts)))
 
 
@@ -116,6 +121,31 @@ def _cause_of(drawn: str, differing: set[str]) -> tuple[str, str]:
         " system",
         f"Compute an item from its index and its data only. {_RANDOM_MAP}",
     )
+
+
+def _global_states() -> dict[str, Any]:
+    """Return the states of the global generators of libraries, in a form that can be compared.
+
+    >>> before = _global_states()
+    >>> _ = np.random.rand()
+    >>> [name for name, state in _global_states().items() if state != before[name]]
+    ['numpy.random']
+    """
+    kind, words, *rest = np.random.get_state(legacy=True)
+    generator = getattr(sys.modules.get("torch"), "default_generator", None)
+    return {
+        "random": random.getstate(),
+        "numpy.random": (kind, np.asarray(words).tobytes(), *rest),
+        "torch": None if generator is None else bytes(generator.get_state().numpy()),
+    }
+
+
+def _changed_generators(before: dict[str, Any]) -> list[str]:
+    """Return the names of the global generators that have drawn or were seeded since `_global_states`.
+
+    A library that was imported since does not count.
+    """
+    return sorted(name for name, state in _global_states().items() if before[name] not in (None, state))
 
 
 def _lowest(view: View[Any], index: int, way: Way) -> tuple[str, str, str, EpochOf, int] | None:
@@ -160,10 +190,10 @@ def _below(view: View[Any], indices: range) -> list[tuple[View[Any], list[int]]]
 def verify(sequence: Indexable[Any] | Any, n: int = 64, seconds: float | None = None) -> Verification:
     """Read a view or loader in several ways, and say whether all give the same items.
 
-    It is read twice without workers, with two threads, two forked and two spawned processes, from a pickled
-    copy and, if it is a loader, from a state in the middle, in epochs 0 and 1. Items are compared bit for
-    bit. If they differ, the report names the first index, the view that makes the difference, what is known
-    of the cause, and a remedy.
+    It is read twice without workers, with two threads, two forked and two spawned processes and, if it is a
+    loader, from a state in the middle, in epochs 0 and 1. Items are compared bit for bit. If they differ, the
+    report names the first index, the view that makes the difference, what is known of the cause, and a
+    remedy.
 
     Parameters
     ----------
@@ -190,7 +220,7 @@ def verify(sequence: Indexable[Any] | Any, n: int = 64, seconds: float | None = 
 
     Notes
     -----
-    Each item is computed about six times in each epoch. Functions run in this process too, with their side
+    Each item is computed about five times in each epoch. Functions run in this process too, with their side
     effects, and generators and samplers of yours are drawn from. The global random generators are put back
     afterwards. Objects without content, such as open files, count as their class.
 
@@ -307,9 +337,7 @@ class Verification:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        table, _, words = str(self).partition("\n\n")
-        lines = (f"<div>{html.with_code(line)}</div>" for line in words.splitlines())
-        return html.frame(html.pre(html.escape(table)), *lines)
+        return html.text(self)
 
 
 def _verified(

@@ -19,10 +19,7 @@ from ..engine.prefetch import Prefetch
 from .html import cut, width
 from .units import percent, rounded, seconds
 
-__all__ = [
-    *("INTERVAL_S", "ProgressMeter", "Status", "Watch"),
-    *("to_stderr", "watch"),
-]
+__all__ = ["Status", "Watch", "to_stderr", "watch"]
 
 
 @dataclass(frozen=True)
@@ -41,8 +38,8 @@ class Status:
         Items per second lately.
     remaining_s : float or None
         Seconds until the end at this rate.
-    waited_share : float or None
-        The share of the time that the consumer waited for items, lately. None if there is no consumer.
+    waited_share : float
+        The share of the time that the consumer waited for items, lately.
     workers : int
     busy : float
         The share of the time that workers were busy, lately.
@@ -57,7 +54,7 @@ class Status:
     seconds: float
     rate: float
     remaining_s: float | None
-    waited_share: float | None
+    waited_share: float
     workers: int = 0
     busy: float = 0.0
     ready: int = 0
@@ -72,8 +69,7 @@ class Status:
             found.append(f"took {seconds(self.seconds)}")
         elif self.remaining_s is not None:
             found.append(f"left {seconds(self.remaining_s)}")
-        if self.waited_share is not None:
-            found.append(f"waited {percent(self.waited_share)}")
+        found.append(f"waited {percent(self.waited_share)}")
         if self.workers:
             found.append(f"workers {self.workers}, busy {percent(self.busy)}")
             found.append(f"queue {count(self.ready)} ready, {count(self.in_work)} in work")
@@ -144,79 +140,6 @@ INTERVAL_S = 0.5
 LATEST = 0.3
 
 
-class ProgressMeter:
-    """Measures the rate of an iteration.
-
-    Attributes
-    ----------
-    done, total : int, and int or None
-        Number of items so far, and of all items.
-    has_consumer : bool
-        Whether somebody waits for the items.
-    waited_s : float
-        How long the consumer has waited since the last `show`.
-    due_s : float
-        When the next status is due, in seconds of `clock`.
-    status : Status or None
-        The latest status.
-    """
-
-    clock = staticmethod(monotonic)
-
-    def __init__(self, sequence: Any, display: _Callback | _TextLine, every_s: float) -> None:
-        self.done, self.has_consumer, self.waited_s = 0, False, 0.0
-        self.total: int | None = None
-        self.status: Status | None = None
-        self._sequence, self._display, self._every_s = sequence, display, every_s
-        self._rate, self._shown, self._worked_ns = 0.0, 0, 0
-        self._begun = self._since = self.clock()
-        self.due_s = self._begun + every_s
-        self._of_nodes: dict[str, Any] = {}  # the latest figures, which stay when the workers have ended
-
-    def begin_at(self, done: int) -> None:
-        """Record how many items were done before. They do not count for the rate."""
-        self.done = self._shown = done
-
-    def show(self, now: float) -> None:
-        """Show the status."""
-        taken_s = max(now - self._since, 1e-9)
-        lately = (self.done - self._shown) / taken_s
-        self._rate = lately if not self._rate else LATEST * lately + (1 - LATEST) * self._rate
-        left = None if self.total is None or not self._rate else (self.total - self.done) / self._rate
-        waited = min(1.0, self.waited_s / taken_s) if self.has_consumer else None
-        if nodes := _running(self._sequence):
-            self._look_at(nodes, taken_s)
-        seconds = now - self._begun
-        self.status = Status(self.done, self.total, seconds, self._rate, left, waited, **self._of_nodes)
-        self._display.show(self.status)
-        self._since, self._shown = now, self.done
-        self.due_s, self.waited_s = now + self._every_s, 0.0
-
-    def _look_at(self, nodes: list[Prefetch[Any]], taken_s: float) -> None:
-        """Add up the figures of the nodes that run."""
-        figures = [node.statistics() for node in nodes]
-        workers = sum(node.engine.settings.workers for node in nodes)
-        worked_ns = sum(each.worked_ns for each in figures)
-        busy = min(1.0, max(0, worked_ns - self._worked_ns) / 1e9 / taken_s / max(workers, 1))
-        self._worked_ns = worked_ns
-        sums = ("ready", "in_work", "slots", "leased")
-        self._of_nodes = {name: sum(getattr(each, name) for each in figures) for name in sums}
-        self._of_nodes |= {"workers": workers, "busy": busy}
-
-    def close(self) -> None:
-        """Show the items that were not shown yet, and end the display."""
-        if self.status is None or self.done > self._shown:
-            self.show(self.clock())
-        self._display.close()
-
-
-def _running(sequence: Any) -> list[Prefetch[Any]]:
-    """Return the nodes of a view or loader that run."""
-    views = sequence.nodes() if hasattr(sequence, "nodes") else [sequence]
-    nodes = {id(node): node for top in views if isinstance(top, View) for node in walk(top)}
-    return [node for node in nodes.values() if isinstance(node, Prefetch) and node.engine.is_running()]
-
-
 def watch(sequence: Any, report: Any = None, *, interval: float | None = None) -> Watch[Any]:
     """Return an iterable of the same items, with a display of rate, remaining time, waiting and queue.
 
@@ -263,51 +186,95 @@ def watch(sequence: Any, report: Any = None, *, interval: float | None = None) -
 
 
 class Watch(Generic[T]):
-    """What `watch` returns."""
+    """What `watch` returns.
+
+    Attributes
+    ----------
+    status : Status or None
+        The latest status, or None before the first one.
+    """
+
+    clock = staticmethod(monotonic)
 
     def __init__(self, sequence: Any, report: Any, every_s: float) -> None:
         self._sequence = sequence
         self._report, self._every_s = report, every_s
-        self._meter: ProgressMeter | None = None
-
-    @property
-    def status(self) -> Status | None:
-        """The latest status, or None before the first one."""
-        return None if self._meter is None else self._meter.status
+        self.status: Status | None = None
 
     def __len__(self) -> int:
         return len(self._sequence)
 
     def __iter__(self) -> Iterator[T]:
+        self.status = None
         display = _standard() if self._report is None else _Callback(self._report)
-        self._meter = ProgressMeter(self._sequence, display, self._every_s)
-        return _Watched(self._sequence, self._meter)
+        return _Watched(self, self._sequence, display, self._every_s)
 
 
 class _Watched(Iterator[T]):
-    """One iteration."""
+    """One iteration, which measures its rate and shows it."""
 
-    def __init__(self, sequence: Any, meter: ProgressMeter) -> None:
-        self._meter = meter
+    def __init__(
+        self, watch: Watch[T], sequence: Any, display: _Callback | _TextLine, every_s: float
+    ) -> None:
+        self._watch, self._sequence, self._display, self._every_s = watch, sequence, display, every_s
+        self._begun = self._since = watch.clock()
+        self._due_s = self._begun + every_s
         self._items: Iterator[T] = iter(sequence)
         length = length_hint(sequence, -1)
-        meter.total, meter.has_consumer = None if length < 0 else length, True
-        meter.begin_at(getattr(self._items, "first_batch", 0))  # of a loader that goes on within an epoch
+        self._total = None if length < 0 else length
+        # A loader that goes on within an epoch. Batches before that do not count for the rate.
+        self._done = self._shown = getattr(self._items, "first_batch", 0)
+        self._rate, self._waited_s, self._worked_ns = 0.0, 0.0, 0
+        self._of_nodes: dict[str, Any] = {}  # the latest figures, which stay when the workers have ended
 
     def __next__(self) -> T:
-        meter = self._meter
-        begun = meter.clock()
-        if begun >= meter.due_s:
-            meter.show(begun)
+        begun = self._watch.clock()
+        if begun >= self._due_s:
+            self._show(begun)
         try:
             item = next(self._items)
         except Exception as error:
-            meter.waited_s += meter.clock() - begun
+            self._waited_s += self._watch.clock() - begun
             if isinstance(error, StopIteration):
-                meter.close()
+                if self._watch.status is None or self._done > self._shown:
+                    self._show(self._watch.clock())
+                self._display.close()
             else:
-                meter.done += 1
+                self._done += 1
             raise
-        meter.done += 1
-        meter.waited_s += meter.clock() - begun
+        self._done += 1
+        self._waited_s += self._watch.clock() - begun
         return item
+
+    def _show(self, now: float) -> None:
+        taken_s = max(now - self._since, 1e-9)
+        lately = (self._done - self._shown) / taken_s
+        self._rate = lately if not self._rate else LATEST * lately + (1 - LATEST) * self._rate
+        left = None if self._total is None or not self._rate else (self._total - self._done) / self._rate
+        waited = min(1.0, self._waited_s / taken_s)
+        if nodes := _running(self._sequence):
+            self._look_at(nodes, taken_s)
+        seconds = now - self._begun
+        status = Status(self._done, self._total, seconds, self._rate, left, waited, **self._of_nodes)
+        self._watch.status = status
+        self._display.show(status)
+        self._since, self._shown = now, self._done
+        self._due_s, self._waited_s = now + self._every_s, 0.0
+
+    def _look_at(self, nodes: list[Prefetch[Any]], taken_s: float) -> None:
+        """Add up the figures of the nodes that run."""
+        figures = [node.statistics() for node in nodes]
+        workers = sum(node.engine.settings.workers for node in nodes)
+        worked_ns = sum(each.worked_ns for each in figures)
+        busy = min(1.0, max(0, worked_ns - self._worked_ns) / 1e9 / taken_s / max(workers, 1))
+        self._worked_ns = worked_ns
+        sums = ("ready", "in_work", "slots", "leased")
+        self._of_nodes = {name: sum(getattr(each, name) for each in figures) for name in sums}
+        self._of_nodes |= {"workers": workers, "busy": busy}
+
+
+def _running(sequence: Any) -> list[Prefetch[Any]]:
+    """Return the nodes of a view or loader that run."""
+    views = sequence.nodes() if hasattr(sequence, "nodes") else [sequence]
+    nodes = {id(node): node for top in views if isinstance(top, View) for node in walk(top)}
+    return [node for node in nodes.values() if isinstance(node, Prefetch) and node.engine.is_running()]

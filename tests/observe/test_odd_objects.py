@@ -107,8 +107,8 @@ class FailingShape:
 class Lazy(collections.abc.Mapping):
     """A mapping that reads its parts one by one."""
 
-    def __init__(self, n):
-        self.n, self.reads = n, []
+    def __init__(self, n, bad=None):
+        self.n, self.bad, self.reads = n, bad, []
 
     def __len__(self):
         return self.n
@@ -118,7 +118,7 @@ class Lazy(collections.abc.Mapping):
 
     def __getitem__(self, key):
         self.reads.append(key)
-        return key if key != 1 else failing(self)
+        return key if key != self.bad else failing(self)
 
 
 WITHIN_ITSELF = [1]
@@ -140,12 +140,12 @@ def test_any_value_is_a_card(tmp_path):
         (np.eye(9).view(np.matrix), "float64[9, 9] 0 … 1, mean 0.1111"),
         (np.array([[1, 2]]).view(np.matrix), "int64[1, 2] 1 … 2, mean 1.5"),
         (WITHIN_ITSELF, "[1, [1, [1, "),
-        (Lazy(3), "{0: 0, 1: ValueError('not open') (cannot be read), 2: 2}"),
+        (Lazy(3, bad=1), "Lazy"),
         (np.ma.masked_all(9), "float64[9] (9 masked)"),
         (np.array([-1.7e308, 1.7e308] * 9), "float64[18] -1.7e+308 … 1.7e+308"),
         (LARGE, "float64[9, 9] -1e+308 … 7e+307"),
         (np.full(9, np.longdouble("1e4000")), f"{np.dtype(np.longdouble)}[9] inf … inf"),
-        (np.load(tmp_path / "a.npz"), "{x: int64[3] [0, 1, 2], y: ValueError("),
+        (np.load(tmp_path / "a.npz"), "NpzFile"),
     ]:
         for found in (sk.preview([value]), sk.smap(lambda x: x, [value]).trace(0)):
             assert text[:30] in str(found)
@@ -212,28 +212,18 @@ class OnDisk:
         self.read += self.values.size
         return self.values
 
-    def __getitem__(self, key):
-        found = self.values[key]
-        self.read += found.size
-        return found
 
-
-@pytest.mark.parametrize("shape", [(1 << 25,), (1 << 12, 1 << 13), (2, 1 << 24), (1 << 10, 1, 1 << 15)])
-def test_of_an_array_on_disk_a_part_is_read(shape):
-    array = OnDisk(np.lib.stride_tricks.as_strided(np.ones(1), shape, (0,) * len(shape)))
+def test_an_array_that_is_larger_than_memory_is_not_read():
+    array = OnDisk(np.lib.stride_tricks.as_strided(np.ones(1), (1 << 13, 1 << 14), (0, 0)))
     summary = summarise(array)
-    assert summary.line().endswith(" 1 … 1, mean 1, of its begin")
-    assert summary.nbytes == 1 << 28
-    assert 1 << 20 < array.read <= 1 << 22
-    assert ("svg" in summary.picture) == (len(shape) == 1)
+    assert (summary.line(), summary.nbytes) == ("float64[8192, 16384]", 1 << 30)
+    assert (array.read, summary.picture) == (0, "")
 
 
 @pytest.mark.parametrize("shape", [(32, 3, 224, 224), (100, 224, 224), (3, 1200, 1200)])
 def test_large_batches_of_images_have_a_picture(shape):
-    array = OnDisk(np.zeros(shape, np.uint8))
-    assert ("img" in summarise(array).picture) == (shape[0] > 3)
-    assert array.read <= 1 << 23
-    assert ("img" in summarise(torch.zeros(shape, dtype=torch.bfloat16)).picture) == (shape[0] > 3)
+    assert "img" in summarise(OnDisk(np.zeros(shape, np.uint8))).picture
+    assert "img" in summarise(torch.zeros(shape, dtype=torch.bfloat16)).picture
 
 
 def test_images_of_pillow_are_measured_as_they_are():

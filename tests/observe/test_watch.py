@@ -8,7 +8,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.observe import watch
-from seqkit.observe.watch import ProgressMeter, to_stderr
+from seqkit.observe.watch import Watch, to_stderr
 from seqkit.streams import StreamLoader
 from seqkit.testing.failing import by_iteration
 
@@ -19,14 +19,14 @@ from ..helpers import Clock
 def clock(monkeypatch):
     """Return the clock of the displays, which stands still until a function works."""
     found = Clock()
-    monkeypatch.setattr(ProgressMeter, "clock", staticmethod(found))
+    monkeypatch.setattr(Watch, "clock", staticmethod(found))
     return found
 
 
 @pytest.fixture
 def _ticks(monkeypatch):
     """Let a second pass at each look at the clock, so that each item is shown."""
-    monkeypatch.setattr(ProgressMeter, "clock", staticmethod(iter(range(10**6)).__next__))
+    monkeypatch.setattr(Watch, "clock", staticmethod(iter(range(10**6)).__next__))
 
 
 def statuses(sequence, **options):

@@ -1,4 +1,4 @@
-"""The words of advice: arguments as users type them, and loaders that cannot be read by index or twice."""
+"""What a display is asked to look at: a view or a loader that can be read by index, and twice."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from ..core.source import as_view
 from ..core.view import View
 from ..views.uniter import Uniter
 
-__all__ = ["in_words_of", "is_loader", "one_shot_of", "refuse_one_shots", "told", "viewed"]
+__all__ = ["data_of", "is_loader", "one_shot_of", "refuse_one_shots", "viewed"]
 
-# Arguments of `prefetch` that loaders call otherwise.
-_OF_LOADERS = {"nworkers": "num_workers"}
 # Attributes of loaders with the objects that they read.
 _READ = ("dataset", "sampler", "batch_sampler", "_streams")
 
@@ -74,29 +72,3 @@ def viewed(sequence: Any, who: str) -> View[Any]:
         )
     view: View[Any] = sequence.view
     return view
-
-
-def in_words_of(subject: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments of `prefetch` as those of the object that was measured: a view, a node or a loader.
-
-    >>> in_words_of("DataLoader", {"nworkers": 4, "method": "thread"})
-    {'num_workers': 4, 'method': 'thread'}
-    """
-    if subject in ("view", "prefetch"):
-        return settings
-    return {_OF_LOADERS.get(name, name): value for name, value in settings.items()}
-
-
-def told(subject: str, settings: dict[str, Any]) -> str:
-    """Return a sentence with code to paste.
-
-    >>> told("view", {"nworkers": 4})
-    'Write `sk.prefetch(view, nworkers=4)`.'
-    >>> told("DataLoader", {"num_workers": 4, "shm_size": 48 << 20})
-    'Pass `num_workers=4, shm_size=48 << 20` to DataLoader.'
-    """
-    named = {"shm_size": lambda value: f"{value >> 20} << 20"}
-    code = ", ".join(f"{name}={named.get(name, repr)(value)}" for name, value in settings.items())
-    if subject == "view":
-        return f"Write `sk.prefetch(view, {code})`."
-    return f"Pass `{code}` to {'`prefetch`' if subject == 'prefetch' else subject}."
