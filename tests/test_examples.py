@@ -131,7 +131,7 @@ def marked(page):
 
 
 # The pages whose code starts processes in most ways.
-FRESH = ["README", "tutorial", "notebooks", "cannot-be-pickled", "killed-worker", "stages", "prefetch"]
+FRESH = ["README", "tutorial", "notebooks", "handles", "failing-items", "stages", "prefetch"]
 FRESH += ["DataLoader", "StreamLoader", "features-of-files"]
 
 
