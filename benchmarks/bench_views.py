@@ -115,7 +115,7 @@ def smaller() -> None:
     folder = TemporaryDirectory()
     stored = {
         kind: sk.add_cache(source, 0, store=f"{folder.name}/{kind}")
-        for kind, source in (("small", items[:2000]), ("mapped", np.zeros((100, 4096))))
+        for kind, source in (("small", items[:2000]), ("large", np.zeros((100, 4096))))
     }
     for view in (cached, *stored.values()):
         consume(view)
@@ -132,7 +132,7 @@ def smaller() -> None:
         "add_cache, in memory": of(cached),
         "add_cache, not in memory": lambda: of(sk.add_cache(sk.smap(successor, items), N))(),
         "add_cache, small items of a store": of(stored["small"], 2000),
-        "add_cache, mapped items of a store": of(stored["mapped"], 100),
+        "add_cache, large items of a store": of(stored["large"], 100),
         "SerializableFunc, a call": lambda: per_call(lambda: tick(1)) * 1e6,
         "SerializableFunc, pickling": lambda: per_call(lambda: pickle.dumps(tick), 500) * 1e6,
         "Pad, a sample": lambda: per_call(lambda: pad(sentences), 20) / len(sentences) * 1e6,

@@ -1,4 +1,4 @@
-"""Stores of several epochs, of several ranks, and of items that are named by key."""
+"""Stores of several epochs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 import seqkit as sk
 
@@ -50,20 +49,3 @@ def test_a_cache_keeps_the_items_of_its_view_and_of_epoch_0_once(tmp_path: Path)
         calls.clear()
         assert list(cached) == list(cached.at_epoch(0))
         assert len(calls) == N
-
-
-def test_ranks_share_a_store_by_key(tmp_path: Path) -> None:
-    """With `key` items are found by name, whatever their order."""
-    for rank in range(2):
-        share = sk.shard(data(), rank, 2, contiguous=False)
-        cached = sk.add_cache(share, store=tmp_path, key=range(rank, N, 2).__getitem__)
-        assert list(cached) == list(share)
-    everything = sk.add_cache(sk.smap(refuse, data()), store=tmp_path, key=lambda i: i)
-    assert list(everything) == list(data())
-
-
-def test_a_sequence_without_a_length_is_refused_where_items_are_named_by_key(tmp_path: Path) -> None:
-    unsized = sk.uniter(data)
-    assert list(sk.add_cache(unsized, store=tmp_path)) == list(data())
-    with pytest.raises(ValueError, match="another plan: order is"):
-        sk.add_cache(unsized, store=tmp_path, key=lambda i: N - i)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
+from collections.abc import Iterable, Iterator, MutableSequence, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...core.arguments import check_callable, optional_int
+from ...core.arguments import optional_int
 from ...core.epoch import EpochPair
 from ...core.errors import EndOfSequence, brief, fail
 from ...core.indices import Indices, Plan, as_list, ends
@@ -28,7 +28,6 @@ from .memory import CacheMapping, CacheMemory
 __all__ = ["AddCache", "add_cache"]
 
 Policy = Literal["lru", "fifo"]
-StoreKey = Callable[[int], Any]
 
 # Most bytes in memory if neither a number of items, nor of bytes, nor a mapping is given.
 MOST_BYTES = 1 << 30
@@ -42,7 +41,6 @@ def add_cache(
     policy: Policy = "lru",
     max_bytes: int | None = None,
     store: str | os.PathLike[str] | None = None,
-    key: StoreKey | None = None,
 ) -> AddCache[T]:
     """Return the view of the same items, and keep some of them once they are computed.
 
@@ -68,9 +66,6 @@ def add_cache(
     store : path, optional
         Directory in which all items are kept as files. It is created with the first item. Other processes and
         later runs can use it too. None (the default) keeps items in memory only.
-    key : callable, optional
-        Returns the name of item i in the store: a str, bytes, a number, None, or a tuple of these. None (the
-        default) uses the index.
 
     Returns
     -------
@@ -81,15 +76,15 @@ def add_cache(
     TypeError
         If `arr` cannot be indexed, `cache` is a list or lacks a method, or an argument has the wrong type.
     ValueError
-        If a number or `policy` is out of range, if there is a `key` without a `store`, or if the directory at
-        `store` was not made by `add_cache` for a sequence of this length. An item may raise it too, if
-        another process has created the store since.
+        If a number or `policy` is out of range, or if the directory at `store` was not made by `add_cache`
+        for a sequence of this length and order. An item may raise it too, if another process has created the
+        store since.
 
     Notes
     -----
     About 0.5 µs for an item in memory, 20 to 50 µs for an item in a store. Each process worker
     has a memory of its own: put the cache above `prefetch`, or use a store, which all workers share. Below a
-    cache, `seqkit.empty` is `numpy.empty`. A `store` without a `key` needs the length of `arr` at once. After
+    cache, `seqkit.empty` is `numpy.empty`. A `store` needs the length of `arr` at once. After
     ``add_cache`` of SeqTools, which drops the oldest item first and does not cache iteration.
 
     Examples
@@ -112,13 +107,10 @@ def add_cache(
     _check_mapping(cache)
     if store is not None and not isinstance(store, str | os.PathLike):
         raise TypeError(f"add_cache: store must be a path, got {brief(store)}")
-    check_callable(key, "add_cache: key", optional=True)
-    if key is not None and store is None:
-        raise ValueError("add_cache: key needs a store, got store=None")
     path = None if store is None else os.path.abspath(os.path.expanduser(store))
     source = as_view(arr, "add_cache")
-    order = order_digest(source, items=True) if path is not None and key is None else None
-    return sized(AddCache(source, CacheSettings(cache_size, cache, policy, max_bytes, path, key, order)))
+    order = None if path is None else order_digest(source, items=True)
+    return sized(AddCache(source, CacheSettings(cache_size, cache, policy, max_bytes, path, order)))
 
 
 def _check_mapping(cache: Any) -> None:
@@ -138,7 +130,6 @@ class CacheSettings:
     policy: Policy
     max_bytes: int | None
     store: str | None
-    key: StoreKey | None
     order: str | None
     scope: str = ""
 
@@ -164,7 +155,7 @@ class AddCache(View[T]):
         self.settings = settings
         self._store: Directory | None = None
         if settings.store is not None:
-            length = None if settings.key is not None or isinstance(source._n, Unsized) else source._n
+            length = None if isinstance(source._n, Unsized) else source._n
             self._store = Directory(settings.store, length, settings.scope, settings.order)
         self.kept = settings.memory() if kept is None else kept
 
@@ -257,33 +248,27 @@ class AddCache(View[T]):
 
     def _holds(self, i: int) -> bool:
         try:
-            return i in self.kept or (self._store is not None and self._key(i) in self._store)
+            return i in self.kept or (self._store is not None and i in self._store)
         except Exception:
             return False  # reading the item raises the error
 
     def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        # `key` is a function of the user, which is not called here.
-        is_kept = i in self.kept if self.settings.key is not None else self._holds(i)
-        return () if is_kept else self._parts(i)
+        return () if self._holds(i) else self._parts(i)
 
     # ---------------------------------------------------------------- the store
-
-    def _key(self, i: int) -> Any:
-        key = self.settings.key
-        return i if key is None else key(i)
 
     def _load(self, i: int) -> Any:
         if self._store is None:
             return ABSENT
         try:
-            return self._store.get(self._key(i))
+            return self._store.get(i)
         except Exception as error:
             fail(self, i, error, "reading the store")
 
     def _save(self, i: int, item: Any) -> None:
         if self._store is not None:
             try:
-                self._store.put(self._key(i), item)
+                self._store.put(i, item)
             except Exception as error:
                 fail(self, i, error, "writing the store")
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import pickle
 from contextlib import suppress
 from typing import Any, BinaryIO, NoReturn
 
 from ...core.buffers import pickle_apart
-from ...core.plain import plain
-from ...core.randomness import digest
 from ...core.whole_files import read_buffers, replace_file, write_buffers
 from ..files import refuse_other
 
@@ -24,26 +21,25 @@ _SUFFIX = ".item"
 
 
 class Directory:
-    """Values by key, each in a file of a directory.
+    """Items by index, each in a file of a directory.
 
-    A file has a pickle, followed by the arrays of the value. Large files are mapped into memory, private and
-    writable, so changes stay in the process. Files are written atomically. A damaged file counts as absent.
+    A file has a pickle, followed by the arrays of the item, which are writable when they are read. Files are
+    written atomically. A damaged file counts as absent.
 
     Parameters
     ----------
     path : str
     length : int or None
-        Length of the sequence whose indices are the keys. A directory for another length is refused.
+        Length of the sequence. A directory for another length is refused.
     scope : str
-        Name of a part of the directory, with its own keys.
+        Name of a part of the directory, with items of its own.
     order : str, optional
-        The `order_digest` of the items, or None if they are named by key. A directory with another one is
-        refused.
+        The `order_digest` of the items. A directory with another one is refused.
 
     Raises
     ------
     ValueError
-        If `path` is not a directory for these values. Checked again at the first read or write.
+        If `path` is not a directory for these items. Checked again at the first read or write.
     """
 
     def __init__(
@@ -54,25 +50,25 @@ class Directory:
         self._folder = os.path.join(path, scope)
         self._is_ours = self._check()
 
-    def __contains__(self, key: Any) -> bool:
-        return os.path.exists(self._file(key))
+    def __contains__(self, i: int) -> bool:
+        return os.path.exists(self._file(i))
 
-    def get(self, key: Any) -> Any:
-        """Return a value, or `ABSENT`."""
+    def get(self, i: int) -> Any:
+        """Return an item, or `ABSENT`."""
         try:
-            with open(self._file(key), "rb") as file:
+            with open(self._file(i), "rb") as file:
                 self._is_ours = self._is_ours or self._check()
                 return _read(file)
         except FileNotFoundError:
             return ABSENT
 
-    def put(self, key: Any, value: Any) -> None:
-        path = self._file(key)
+    def put(self, i: int, item: Any) -> None:
+        path = self._file(i)
         if not (self._is_ours and os.path.exists(self._header())):
             self._begin()
         os.makedirs(os.path.dirname(path), exist_ok=True)
         # Not durable: that takes 20 times as long. A file that a power failure cut off counts as absent.
-        replace_file(path, lambda file: _write(file, value), durable=False)
+        replace_file(path, lambda file: _write(file, item), durable=False)
 
     def _begin(self) -> None:
         if not self._check():
@@ -81,7 +77,7 @@ class Directory:
         self._is_ours = self._check()  # another process may have begun one at the same time
 
     def clear(self) -> None:
-        """Remove all values, including those of other processes."""
+        """Remove all items, including those of other processes."""
         for found, _, names in os.walk(self._folder):
             for name in names:
                 if name.endswith(_SUFFIX):
@@ -91,11 +87,8 @@ class Directory:
     def _header(self) -> str:
         return os.path.join(self._path, _HEADER)
 
-    def _file(self, key: Any) -> str:
-        key = plain(key)
-        text = _text(key)
-        name = text if type(key) is int else digest(text).hex()
-        return os.path.join(self._folder, name[-2:], name + _SUFFIX)
+    def _file(self, i: int) -> str:
+        return os.path.join(self._folder, str(i)[-2:], f"{i}{_SUFFIX}")
 
     def _check(self) -> bool:
         """Raise ValueError for a foreign directory. Return whether the directory has a header."""
@@ -116,41 +109,22 @@ class Directory:
         raise ValueError(f"add_cache: store {self._path} was not made by add_cache; use another path")
 
 
-def _text(key: Any) -> str:
-    """Return a key as text, the same in every process."""
-    if isinstance(key, tuple):
-        return "(" + "".join(_text(part) + "," for part in key) + ")"
-    if isinstance(key, str | bytes | int | float | None):
-        return repr(key)
-    raise TypeError(f"a key must be a str, bytes, number, None or tuple of these, got {key!r}")
-
-
 # -------------------------------------------------------------------- files
 
 _MAGIC = b"\x93SKITEM1"
-# A smaller file is read. Mapping it costs more, and a process can have only about 65,000 maps.
-_MAPPED_BYTES = 1 << 16
 
 
-def _write(file: BinaryIO, value: Any) -> None:
-    pickled, buffers = pickle_apart(value)
+def _write(file: BinaryIO, item: Any) -> None:
+    pickled, buffers = pickle_apart(item)
     write_buffers(file, _MAGIC, [pickled, *buffers])
 
 
 def _read(file: BinaryIO) -> Any:
-    """Return the value in a file, or `ABSENT` if the file is damaged or its class no longer exists."""
+    """Return the item in a file, or `ABSENT` if the file is damaged or its class no longer exists."""
     try:
-        pickled, *buffers = read_buffers(_block(file), _MAGIC)
+        pickled, *buffers = read_buffers(bytearray(file.read()), _MAGIC)
         return pickle.loads(pickled, buffers=buffers)
     except MemoryError:
         raise
     except Exception:
         return ABSENT
-
-
-def _block(file: BinaryIO) -> bytearray | mmap.mmap:
-    """Return the content of a file in writable memory."""
-    if os.fstat(file.fileno()).st_size >= _MAPPED_BYTES:
-        with suppress(OSError):  # too many maps
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-    return bytearray(file.read())
