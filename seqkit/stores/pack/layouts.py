@@ -59,9 +59,6 @@ class Layout:
     def many(self, indices: Indices) -> Sequence[Any]:
         return [self.one(i) for i in as_list(indices)]
 
-    def describe(self) -> str:
-        return self.kind
-
     def _picked(self, indices: Indices) -> Array:
         if isinstance(indices, range):
             return self._values[as_slice(indices)]
@@ -82,10 +79,6 @@ class Arrays(Layout):
     def many(self, indices: Indices) -> Any:
         return np.array(self._picked(indices))
 
-    def describe(self) -> str:
-        shape = self._values.shape[1:]
-        return f"arrays {self._values.dtype}{list(shape)}" if shape else str(self._values.dtype)
-
 
 class Pieces(Layout):
     """Items of different lengths. `starts` has the position of each item in the values, and the end."""
@@ -93,50 +86,43 @@ class Pieces(Layout):
     def __init__(self, values: Array, starts: Array) -> None:
         super().__init__(values, starts)
         self._starts = self.arrays[1]
-        self._bytes = memoryview(self._values.data)
         self.length = len(starts) - 1
 
     def one(self, i: int) -> Any:
-        return self._decoded(self._bytes[self._starts.item(i) : self._starts.item(i + 1)])
+        return self._decoded(self._values[self._starts.item(i) : self._starts.item(i + 1)])
 
-    def _decoded(self, piece: memoryview) -> Any:
-        return bytes(piece)
+    def _decoded(self, piece: Array) -> Any:
+        raise NotImplementedError
 
 
 class ByteStrings(Pieces):
     kind = "bytes"
 
+    def _decoded(self, piece: Array) -> bytes:
+        return piece.tobytes()
+
 
 class Strings(Pieces):
     kind = "str"
 
-    def _decoded(self, piece: memoryview) -> Any:
-        return str(piece, "utf-8", "surrogatepass")  # file names may contain lone surrogates
+    def _decoded(self, piece: Array) -> str:
+        return str(piece.data, "utf-8", "surrogatepass")  # file names may contain lone surrogates
 
 
 class Pickles(Pieces):
     kind = "pickled"
 
-    def _decoded(self, piece: memoryview) -> Any:
-        return pickle.loads(piece)
+    def _decoded(self, piece: Array) -> Any:
+        return pickle.loads(piece.data)
 
 
-class Ragged(Layout):
+class Ragged(Pieces):
     """Arrays that differ in the length of their first dimension."""
 
     kind = "ragged"
 
-    def __init__(self, values: Array, starts: Array) -> None:
-        super().__init__(values, starts)
-        self._starts = self.arrays[1]
-        self.length = len(starts) - 1
-
-    def one(self, i: int) -> Any:
-        return _copied(self._values[self._starts.item(i) : self._starts.item(i + 1)])
-
-    def describe(self) -> str:
-        shape = ", ".join(map(str, ["*", *self._values.shape[1:]]))
-        return f"arrays {self._values.dtype}[{shape}]"
+    def _decoded(self, piece: Array) -> Array:
+        return _copied(piece)
 
 
 LAYOUTS: dict[str, Any] = {layout.kind: layout for layout in (Arrays, Ragged, ByteStrings, Strings, Pickles)}

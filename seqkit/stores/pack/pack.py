@@ -181,7 +181,7 @@ class Pack(View[T]):
         return _revive, (layout.kind, layout.arrays, layout.classes)
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        return [f"<{self._layout.length} {self._layout.describe()}>"]
+        return [f"<{self._layout.length} {self._layout.kind}>"]
 
 
 def _revive(kind: str, arrays: tuple[Any, ...], classes: tuple[type, ...]) -> Pack[Any]:
