@@ -1310,8 +1310,8 @@ PASSES = [
         writes=None,
     ),
     Case(
-        "mix last",
-        lambda s: sk.mix([s, sk.view(s)[:1]], seed=2, stop="last"),
+        "mix with passes",
+        lambda s: sk.mix([s, sk.epochs(sk.view(s)[:1], max(len(s), 1))], seed=2),
         lambda x: mixed([x, x[:1]], (1, 1), len(x) * 2, 2),
         writes=True,
     ),
@@ -1345,7 +1345,9 @@ PASSES = [
     ),
     Case(
         "mix slice of an endless one",
-        lambda s: sk.mix([sk.concatenate([s, [5]]), range(2), sk.repeat("x")], seed=1, stop="cycle")[3:12],
+        lambda s: sk.mix([sk.epochs(sk.concatenate([s, [5]])), sk.epochs(range(2)), sk.repeat("x")], seed=1)[
+            3:12
+        ],
         lambda x: mixed([[*x, 5], [0, 1], ["x"]], (1, 1, 1), 12, 1)[3:],
         writes=None,
     ),

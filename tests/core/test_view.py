@@ -700,7 +700,7 @@ def test_nothing_built_over_a_filter_scans_it() -> None:
         sk.concatenate([s, s]),
         sk.interleave(s, s),
         sk.mix([s, s], seed=0),
-        sk.mix([s, s], seed=0, stop="cycle"),
+        sk.mix([sk.epochs(s), sk.epochs(s)], seed=0),
         sk.cycle(s),
         sk.cycle(s, 3),
         sk.epochs(sk.shuffle(s, 0), 2),

@@ -180,7 +180,6 @@ def test_several_passes_of_a_kept_order_are_refused() -> None:
         with pytest.raises(ValueError, match="epochs: all passes would be equal"):
             sk.epochs(ORDERED[:8], n)
     assert list(sk.epochs(ORDERED[:8], 1)) == FIRST
-    assert len(sk.mix([ORDERED[:8], range(20)], seed=0, stop="last")) == 40
 
 
 def test_repr_tells_a_selection_from_a_head() -> None:

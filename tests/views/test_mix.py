@@ -164,29 +164,13 @@ def test_it_ends_with_the_first_that_would_run_out(seed, lengths, weights):
     assert any(share * (len(view) + 1) > n for n, share in zip(lengths, shares, strict=True))
 
 
-@pytest.mark.parametrize(("seed", "lengths", "weights"), list(lengths_and_weights()))
-def test_it_ends_with_the_last_while_the_others_start_anew(seed, lengths, weights):
-    lengths = [n + 1 for n in lengths]
-    sources = [[(which, j) for j in range(n)] for which, n in enumerate(lengths)]
-    view = mix(sources, weights, seed, stop="last")
-    shares = [Fraction(weight, sum(weights)) for weight in weights]
-    assert len(view) == max(-int(-n // share) for n, share in zip(lengths, shares, strict=True))
-    found = list(view)
-    assert found == [view[i] for i in range(len(view))]
-    for which, n in enumerate(lengths):
-        mine = [j for number, j in found if number == which]
-        assert len(mine) >= n
-        assert mine == [j % n for j in range(len(mine))]
-
-
-def test_sequences_that_start_anew_are_keyed_for_their_next_epoch():
+def test_a_sequence_that_starts_again_has_another_order_in_each_pass():
     order = sk.shuffle(range(5), seed=0)
-    for stop, n in (("last", 34), ("cycle", 34)):
-        view = mix([["x"] * 17, order], seed=1, stop=stop)
-        found = [x for x in islice(view, n) if x != "x"]
-        assert found == list(islice(epochs(order), 17))
-    again = mix([["x"] * 17, order], seed=1, stop="last").at_epoch(1)
-    assert [x for x in again if x != "x"] == list(epochs(order)[20:37])
+    for passes, n in ((None, 34), (4, 34)):
+        view = mix([["x"] * 17, epochs(order, passes)], seed=1)
+        assert len(view) == n
+        assert [x for x in view if x != "x"] == list(islice(epochs(order), 17))
+    assert [x for x in view.at_epoch(1) if x != "x"] == list(epochs(order)[20:37])
 
 
 def test_sequences_of_another_length_in_another_epoch_make_a_mixture_of_another_length():
@@ -198,8 +182,8 @@ def test_sequences_of_another_length_in_another_epoch_make_a_mixture_of_another_
         assert len(keyed) == 3 * len(sk.filter(bool, noisy).at_epoch(epoch))
 
 
-def test_cycling_never_ends():
-    view = mix(["ab", "xyz", repeat(0)], [2, 1, 1], seed=0, stop="cycle")
+def test_sequences_that_all_start_again_never_end():
+    view = mix([epochs("ab"), epochs("xyz"), repeat(0)], [2, 1, 1], seed=0)
     found = list(islice(view, 4000))
     assert found == [view[i] for i in range(4000)] == list(view[:4000])
     assert [x for x in found if x in ("a", "b")] == ["a", "b"] * 1000
@@ -211,24 +195,12 @@ def test_cycling_never_ends():
 
 def test_endless_sequences_end_nothing():
     assert len(mix(["abc", Naturals()], seed=0)) == 6
-    for stop in ("last", "cycle"):
-        view = mix(["abc", Naturals()], seed=0, stop=stop)
-        assert [x for x in islice(view, 12) if isinstance(x, str)] == list("abcabc")
     endless = mix([Naturals(), repeat("-")], [1, 2], seed=0)
     assert sorted(x for x in islice(endless, 9) if x != "-") == [0, 1, 2]
 
 
-def test_empty_sequences_end_it_at_once_or_are_refused():
+def test_empty_sequences_end_it_at_once():
     assert list(mix(["", "abc"], seed=0)) == []
-    assert list(mix([[], []], seed=0, stop="last")) == []
-    for stop, sources in (
-        ("last", ["", "abc"]),
-        ("cycle", ["", "abc"]),
-        ("cycle", [""]),
-        ("last", [[], repeat(0)]),
-    ):
-        with pytest.raises(ValueError, match="mix: an empty sequence"):
-            mix(sources, seed=0, stop=stop)
 
 
 # -------------------------------------------------------------------- randomness
@@ -340,7 +312,7 @@ def test_writing_goes_to_the_sequence_whose_turn_it_is():
     view[:] = range(6)
     assert sorted(first + second) == list(range(6))
     assert list(view) == list(range(6))
-    view = mix([[0], first], seed=0, stop="last")
+    view = mix([epochs([0]), first], seed=0)
     view[0] = view[1] = "x"
     assert list(view[:2]) == ["x", "x"]
 
@@ -418,9 +390,6 @@ def test_stages_end_where_their_shares_end():
         met = [[shares.ideal(which, i) for i in range(200)] for which in (0, 1)]
         first = mix(sources, {0: [3, 1], 12: [1, 3]}, seed=1)
         assert len(first) == max(i for i in range(200) if all(met[w][i] <= lengths[w] for w in (0, 1)))
-        last = mix(sources, {0: [3, 1], 12: [1, 3]}, seed=1, stop="last")
-        assert len(last) == max(min(i for i in range(200) if met[w][i] >= lengths[w]) for w in (0, 1))
-        assert {*last} == {(which, j) for which, n in enumerate(lengths) for j in range(n)}
 
 
 @pytest.mark.parametrize(
@@ -442,10 +411,9 @@ def test_stages_that_make_no_sense_are_refused(weights, error, message):
         mix(["ab", "cd"], weights, seed=0)
 
 
-def test_a_sequence_without_a_share_to_the_end_can_neither_end_nor_be_read_whole():
-    for stop in ("last", "all"):
-        with pytest.raises(ValueError, match=f"with stop='{stop}' each last weight must be above 0"):
-            mix(["ab", "cd"], {0: [1, 1], 2: [1, 0]}, seed=0, stop=stop)
+def test_a_sequence_without_a_share_to_the_end_cannot_be_read_whole():
+    with pytest.raises(ValueError, match="with stop='all' each last weight must be above 0"):
+        mix(["ab", "cd"], {0: [1, 1], 2: [1, 0]}, seed=0, stop="all")
 
 
 # -------------------------------------------------------------------- stop="all"
@@ -558,20 +526,18 @@ def test_packs_of_one_capacity_are_mixed_by_tokens_without_sizes():
 
 
 @pytest.mark.parametrize(
-    ("sizes", "options", "error", "message"),
+    ("sizes", "error", "message"),
     [
-        ([[1, 1]], {}, ValueError, "sizes must be as many as the sequences, 2, got 1"),
-        ([[1, 1], [1, 0]], {}, ValueError, "sizes must be ints of at least 1 for each sequence"),
-        ([[1, 1], [1.5, 1]], {}, ValueError, "sizes must be ints of at least 1 for each sequence"),
-        ([[1, 1], [1]], {}, ValueError, "sizes must be as many as the items of a sequence, 2, got 1"),
-        (3, {}, TypeError, "sizes must be an iterable"),
-        ([[1, 1], [1, 1]], {"stop": "last"}, ValueError, "sizes need stop='first' or 'all', got 'last'"),
-        ([[1, 1], [1, 1]], {"stop": "cycle"}, ValueError, "sizes need stop='first' or 'all', got 'cycle'"),
+        ([[1, 1]], ValueError, "sizes must be as many as the sequences, 2, got 1"),
+        ([[1, 1], [1, 0]], ValueError, "sizes must be ints of at least 1 for each sequence"),
+        ([[1, 1], [1.5, 1]], ValueError, "sizes must be ints of at least 1 for each sequence"),
+        ([[1, 1], [1]], ValueError, "sizes must be as many as the items of a sequence, 2, got 1"),
+        (3, TypeError, "sizes must be an iterable"),
     ],
 )
-def test_sizes_that_do_not_fit_are_refused(sizes, options, error, message):
+def test_sizes_that_do_not_fit_are_refused(sizes, error, message):
     with pytest.raises(error, match=f"mix: {message}"):
-        len(mix(["ab", "cd"], seed=0, sizes=sizes, **options))
+        len(mix(["ab", "cd"], seed=0, sizes=sizes))
 
 
 # -------------------------------------------------------------------- names

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, overload
 
@@ -12,7 +11,7 @@ from ...core.arguments import check_sequences
 from ...core.epoch import ORDER, EpochPair, at_epoch
 from ...core.errors import brief
 from ...core.indices import Endless, Indices, Plan
-from ...core.lengths import UNBOUNDED, UNKNOWN, Length, Unsized, is_measured, sized
+from ...core.lengths import UNBOUNDED, UNKNOWN, Length, Unsized, sized
 from ...core.once import cached
 from ...core.randomness import as_name, as_seed
 from ...core.source import as_view
@@ -20,14 +19,13 @@ from ...core.view import Indexable, T, View
 from ..bases.one_of_several import IntArray, OneOfSeveral
 from ..bases.order_digest import index_facts
 from ..bases.random import Random, named_below
-from ..epochs import Epochs
 from .by_size import BySize
 from .schedule import Schedule, Stages, in_stages
 from .shares import Shares, as_stages, by_name
 
 __all__ = ["Mix", "mix"]
 
-Stop = Literal["first", "last", "cycle", "all"]
+Stop = Literal["first", "all"]
 Weights = Iterable[float] | Mapping[str, float]
 
 
@@ -81,19 +79,17 @@ def mix(
     sizes : iterable of sequences of int, or mapping, optional
         The size of each item of each sequence, above 0, such as its number of tokens. Shares are then shares
         of the sum of sizes. None (the default): all items have one size.
-    stop : "first", "last", "cycle" or "all"
-        End when the first sequence has no further item (default). Or end when the last one has none, or
-        never: the other sequences then start again, keyed for their next epoch. Or end when all items were
-        read once: a sequence that has ended leaves its share to the others.
+    stop : "first" or "all"
+        End when the first sequence has no further item (default). Or end when all items were read once: a
+        sequence that has ended leaves its share to the others.
     name : str, optional
         Salts the seed. None (the default) uses the number of orders below this one. See `shuffle`.
 
     Returns
     -------
     View
-        For lengths n and shares w, its length is ``min(floor(n / w))`` with ``"first"``, ``max(ceil(n / w))``
-        with ``"last"`` and ``sum(n)`` with ``"all"``. Unbounded with ``"cycle"``, or if no relevant sequence
-        ends.
+        For lengths n and shares w, its length is ``min(floor(n / w))`` with ``"first"``, and ``sum(n)`` with
+        ``"all"``. Unbounded if no relevant sequence ends.
 
     Raises
     ------
@@ -102,22 +98,23 @@ def mix(
         argument has the wrong type.
     ValueError
         Without a sequence, if the number of weights or sizes is wrong, if a weight is not above 0 or too
-        small, if an empty sequence would have to start again, or if `seed` is negative or `stop` unknown.
+        small, or if `seed` is negative or `stop` unknown.
 
     Notes
     -----
     One table lookup per access. The table is made at the first read. It has 1024 to 65,536
     entries and repeats. Weights that need a longer table are rounded to multiples of 1/16,384 of their sum.
-    With `sizes` it has an entry for each index, made in about 1 µs each, and the length needs it.
-    ``stop="last"`` needs the lengths at once. After ``mix`` of Grain; known elsewhere as
-    ``interleave_datasets``, ``sample_from_datasets``.
+    With `sizes` it has an entry for each index, made in about 1 µs each, and the length needs it. For a
+    sequence that starts again when it has ended, pass its `epochs`. After ``mix`` of Grain; known elsewhere
+    as ``interleave_datasets``, ``sample_from_datasets``.
 
     Examples
     --------
     >>> both = mix(["abcdef", "xy"], weights=[3, 1], seed=0)
     >>> len(both), sorted(both[:4]), sorted(both[4:])
     (8, ['a', 'b', 'c', 'x'], ['d', 'e', 'f', 'y'])
-    >>> len(mix(["abcdef", "xy"], weights=[1, 1], seed=0, stop="last"))
+    >>> import seqkit as sk
+    >>> len(mix(["abcdef", sk.epochs("xy")], seed=0))
     12
     >>> "".join(mix({"web": "abcdef", "books": "xyz"}, {0: {"web": 1, "books": 0}, 3: [1, 1]}, seed=0))
     'abcxdeyfz'
@@ -128,17 +125,19 @@ def mix(
         raise ValueError("mix: at least one sequence is needed, got none")
     if names is not None:
         sources = [named_below(source, name) for source, name in zip(sources, names, strict=True)]
-    if stop not in ("first", "last", "cycle", "all"):
-        raise ValueError(f"mix: stop must be 'first', 'last', 'cycle' or 'all', got {brief(stop)}")
+    if stop not in ("first", "all"):
+        raise ValueError(
+            f"mix: stop must be 'first' or 'all', got {brief(stop)}. Pass the epochs of a sequence that"
+            " starts again."
+        )
     shares = as_stages(len(sources), names, weights)
-    if stop in ("last", "all") and not all(shares.shares[-1]):
+    if stop == "all" and not all(shares.shares[-1]):
         raise ValueError(f"mix: with stop={stop!r} each last weight must be above 0, got {weights!r}")
     number, salt = as_seed(seed, "mix: seed"), as_name(name, "mix: name")
     if sizes is not None:
-        widths = _sizes(sizes, names, len(sources), stop)
-        return Mix(tuple(sources), shares, UNBOUNDED, number, 0, salt, stop == "all", widths)
-    most, anew = _starting_anew(tuple(sources), shares, stop)
-    return sized(Mix(anew, shares, most, number, 0, salt, stop == "all"))
+        widths = _sizes(sizes, names, len(sources))
+        return Mix(tuple(sources), shares, number, 0, salt, stop == "all", widths)
+    return sized(Mix(tuple(sources), shares, number, 0, salt, stop == "all"))
 
 
 def _names(sequences: Any) -> tuple[str, ...] | None:
@@ -156,38 +155,13 @@ def _in_order(sequences: Any) -> Iterable[Any]:
     return sequences.values() if isinstance(sequences, Mapping) else sequences
 
 
-def _sizes(sizes: Any, names: tuple[str, ...] | None, k: int, stop: Stop) -> tuple[View[int], ...]:
-    if stop not in ("first", "all"):
-        raise ValueError(
-            f"mix: sizes need stop='first' or 'all', got {stop!r}. For sequences that start again use epochs"
-            " of both the sequence and its sizes."
-        )
+def _sizes(sizes: Any, names: tuple[str, ...] | None, k: int) -> tuple[View[int], ...]:
     given = by_name(sizes, names, "sizes")
     check_sequences(given, "mix: sizes")
     widths = tuple([as_view(each, "mix: sizes") for each in given])
     if len(widths) != k:
         raise ValueError(f"mix: sizes must be as many as the sequences, {k}, got {len(widths)}")
     return widths
-
-
-def _starting_anew(
-    sources: tuple[View[Any], ...], shares: Shares, stop: Stop
-) -> tuple[Length, tuple[View[Any], ...]]:
-    """Return the greatest length of a mixture, and its sequences: `epochs` of those that start again."""
-    if stop in ("first", "all"):
-        return UNBOUNDED, sources
-    known = [source._n for source in sources if stop == "last" or is_measured(source)]
-    if stop == "last" and not any(known):
-        return UNBOUNDED, sources
-    if not all(known):
-        raise ValueError(f"mix: an empty sequence cannot start again, as stop={stop!r} requires")
-    if stop == "cycle" or any(isinstance(n, Unsized) for n in known):
-        ends = [not (is_measured(source) and isinstance(source._n, Unsized)) for source in sources]
-        return UNBOUNDED, tuple(Epochs(s, None) if end else s for s, end in zip(sources, ends, strict=True))
-    most = max(int(shares.reach(w, len(source), math.ceil)) for w, source in enumerate(sources))
-    drawn = [math.ceil(shares.ideal(w, most)) for w in range(len(sources))]
-    passes = [-(-number // len(s)) for number, s in zip(drawn, sources, strict=True)]
-    return most, tuple(s if p <= 1 else Epochs(s, p) for s, p in zip(sources, passes, strict=True))
 
 
 class Mix(OneOfSeveral, Random):
@@ -199,7 +173,6 @@ class Mix(OneOfSeveral, Random):
         self,
         sources: tuple[View[Any], ...],
         shares: Shares,
-        most: Length,
         seed: int,
         epoch: int,
         name: str | int | None,
@@ -207,7 +180,6 @@ class Mix(OneOfSeveral, Random):
         sizes: tuple[View[int], ...] = (),
     ) -> None:
         Random.__init__(self, sources, seed, epoch, name)
-        self._most = most
         self._shares = shares
         self._is_all = is_all
         self._sizes = sizes
@@ -224,7 +196,7 @@ class Mix(OneOfSeveral, Random):
         if self._is_all:
             return UNBOUNDED if UNBOUNDED in lengths else int(sum(lengths))
         finite = [(w, n) for w, n in enumerate(lengths) if not isinstance(n, Unsized)]
-        return min([self._most, *(self._shares.reach(w, n, math.floor) for w, n in finite)])
+        return min([UNBOUNDED, *(self._shares.reach(w, n) for w, n in finite)])
 
     @cached
     def _turns(self) -> Schedule | Stages | BySize:
@@ -259,12 +231,12 @@ class Mix(OneOfSeveral, Random):
         return keyed
 
     def _ordered(self, items: bool) -> tuple[Any, ...]:
-        arguments = self._shares, self._most, self._is_all, *map(index_facts, self._sizes)
+        arguments = self._shares, self._is_all, *map(index_facts, self._sizes)
         return *(super()._ordered(items) or ()), *arguments
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         arguments = self._seed, self._epoch, self._given_name, self._is_all, self._sizes
-        return Mix(sources, self._shares, self._most, *arguments)
+        return Mix(sources, self._shares, *arguments)
 
     def _arguments(self, sources: list[str]) -> list[str]:
         stages = [_short(shares) for shares in self._shares.shares[:3]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.arguments import int_at_least
@@ -26,7 +26,7 @@ class Shares(NamedTuple):
     """The number of turns of each sequence in a period, in each stage, and where each stage starts.
 
     >>> shares = Shares((0, 10), ((9, 1), (1, 1)))
-    >>> [*shares.stages()], shares.ideal(1, 12), shares.reach(1, 2, math.floor)
+    >>> [*shares.stages()], shares.ideal(1, 12), shares.reach(1, 2)
     ([(0, 10, (9, 1)), (10, inf, (1, 1))], Fraction(2, 1), 12)
     """
 
@@ -44,16 +44,12 @@ class Shares(NamedTuple):
         parts = [(min(stop, index) - start, shares) for start, stop, shares in self.stages() if start < index]
         return sum((Fraction(int(n) * shares[which], sum(shares)) for n, shares in parts), Fraction(0))
 
-    def reach(self, which: int, n: int, rounded: Callable[[Fraction], int]) -> Length:
-        """Return the index before which the share of a sequence is n, rounded to an int.
-
-        If a share of 0 makes several such indices, `math.floor` returns the last one, and `math.ceil` the
-        first one.
-        """
+    def reach(self, which: int, n: int) -> Length:
+        """Return the last index before which the share of a sequence is at most n."""
         for start, stop, shares in self.stages():
             if shares[which]:
-                index = start + rounded((n - self.ideal(which, start)) * sum(shares) / shares[which])
-                if index < stop or (index == stop and rounded is math.ceil):
+                index = start + math.floor((n - self.ideal(which, start)) * sum(shares) / shares[which])
+                if index < stop:
                     return index
         return UNBOUNDED
 
