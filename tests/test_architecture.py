@@ -164,12 +164,12 @@ BUDGETS = {
     "observe": 2669,
     "samplers": 1113,
     "sources": 2373,
-    "stores": 1237,
+    "stores": 1198,
     "streams": 1158,
     "testing": 700,
     "torch": 159,
     "transforms": 35,
-    "views": 4128,
+    "views": 4104,
 }
 
 
