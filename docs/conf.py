@@ -174,6 +174,13 @@ def add_groups(page: str, source: list[str]) -> None:
         source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {title.capitalize()}\n\n{pages}\n```\n"
 
 
+def add_cards(page: str, source: list[str]) -> None:
+    """Show the table of the gallery as cards, which ``_static/site.css`` draws."""
+    if page == "docs/gallery/index":
+        table = r"^\| \| \|\n(?:\|.*\n)+"
+        source[0] = re.sub(table, r":::{container} cards\n\g<0>:::\n", source[0], flags=re.MULTILINE)
+
+
 def name_tests(source: list[str]) -> None:
     """Name a test by its path. A link to it would download the file."""
     source[0] = re.sub(r"\[[^]]+\]\((?:\.\./)+(tests/[^)]+)\)", r"`\1`", source[0])
@@ -184,6 +191,7 @@ def setup(app: Sphinx) -> None:
         return Path(app.srcdir, path).parent
 
     app.connect("source-read", lambda _, page, source: add_groups(page, source))
+    app.connect("source-read", lambda _, page, source: add_cards(page, source))
     app.connect("source-read", lambda _, page, source: name_tests(source))
     app.connect("source-read", lambda _, page, source: show_displays(source), priority=1)
     app.connect("source-read", lambda _, page, source: show_dark_twins(source, folder(page)))
