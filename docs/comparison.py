@@ -228,7 +228,7 @@ TABLES: dict[str, Callable[[], Table]] = {
 }
 
 # The page has a chart and a sentence of these.
-WITHOUT_TABLE = {"memory", "resume"}
+WITHOUT_TABLE = {"processor", "memory", "resume"}
 
 
 def files() -> dict[Path, str]:
