@@ -7,13 +7,14 @@ from itertools import chain
 from typing import Any, Literal, TypeVar
 
 from ..core.arguments import check_callable
-from ..core.errors import EndOfSequence, EvaluationError, errstate, fail, seterr
+from ..core.errors import EvaluationError, errstate, fail, seterr
 from ..core.expression import name_of
 from ..core.indices import Indices, Plan
 from ..core.iteration import surviving
 from ..core.lengths import Unsized
 from ..core.source import as_view
 from ..core.view import Indexable, View
+from .bases.forwards import next_item
 from .filter import Filter
 from .uniter import Uniter
 
@@ -112,7 +113,7 @@ class Fallback(View[Any]):
         items = self._sources[0]._iter(plan)
 
         def read(i: int) -> Any:
-            return self._item(i, _next, items, i)
+            return self._item(i, next_item, items, i)
 
         return surviving(self, plan, read)
 
@@ -183,9 +184,3 @@ Skipping._name = Fallback._name
 def _as_policy_says(error: EvaluationError) -> BaseException:
     """Return the error to raise in place of one that was asked for under the policy "wrap"."""
     return error.__cause__ if seterr() == "passthrough" and error.__cause__ is not None else error
-
-
-def _next(items: Iterator[Any], i: int) -> Any:
-    for item in items:
-        return item
-    raise EndOfSequence(f"the sequence ends before index {i}")

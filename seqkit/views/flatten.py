@@ -197,9 +197,6 @@ class Flatten(Scanned[Any], ItemsOfGroups):
         start = int(self._ends[group.number - 1]) if group.number else 0
         group.check(int(self._ends[group.number]) - start, "flatten: sequence", start)
 
-    def _are_full(self, first: int, last: int) -> bool:
-        return last - first < 2 or bool(np.diff(self._ends[first:last]).all())
-
     def _get(self, i: int) -> Any:
         return read_forwards(self, i) if self._is_unsized else ItemsOfGroups._get(self, i)
 

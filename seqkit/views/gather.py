@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any, SupportsIndex
 
@@ -21,6 +21,7 @@ from ..core.source import as_view
 from ..core.view import Indexable, Ordered, T, View
 from .bases.columns import Columns, selected
 from .bases.decided import Decided
+from .bases.forwards import next_item
 from .bases.order_digest import index_facts
 from .bases.selection import Selection
 
@@ -255,34 +256,36 @@ class GatherView(Columns[Any]):
             return self._planned(plan)
         return each_with(self, self._item, order._iter(plan), plan)
 
-    def _decided(self, plan: Plan, check: Callable[[int, Any], Any]) -> Decided:
-        """Return the checked items of the view of indices, or their errors, for the items of a plan."""
+    def _planned(self, plan: Plan) -> Iterator[Any]:
+        """Let the source know which of its items will be read. The indices are read as it works ahead."""
         indices = self._sources[1]._iter(plan)
 
         def decide(i: int) -> Any:
             try:
-                for given in indices:
-                    return check(i, given)
-                return EndOfSequence(f"the sequence ends before index {i}")
+                return self._index(i, next_item(indices, i))
             except Exception as error:
                 return error
 
-        return Decided(plan, decide)
-
-    def _planned(self, plan: Plan) -> Iterator[Any]:
-        """Let the source know which of its items will be read. The indices are read as it works ahead."""
-        decided = self._decided(plan, self._index)
+        decided = Decided(plan, decide, self._members)
         items, positions = self._sources[0]._iter(decided), count()
 
         def read(i: int) -> Any:
-            j = decided.at(next(positions))
-            if isinstance(j, Exception):
-                raise j
-            for item in items:
-                return item
-            raise IndexError(f"gather: item {i} is item {j} of its source, which ends before it")
+            index = decided.at(next(positions))
+            if isinstance(index, Exception):
+                raise index
+            return self._drawn(i, index, items)
 
         return surviving(self, plan, read)
+
+    def _members(self, index: Any) -> Iterable[int]:
+        """Return the indices in the source that an item is made of."""
+        return (index,)
+
+    def _drawn(self, i: int, index: Any, items: Iterator[Any]) -> Any:
+        """Return item `i`, made of the next items of the source."""
+        for item in items:
+            return item
+        raise IndexError(f"gather: item {i} is item {index} of its source, which ends before it")
 
     def _take(self, indices: Any) -> View[Any]:
         return type(self)(self._sources[0], self._sources[1]._take(indices))
@@ -294,7 +297,7 @@ class GatherView(Columns[Any]):
         yield self._sources[1], (i,)
         if self._is_planned:
             try:
-                yield self._sources[0], (self._index(i, self._sources[1]._get(i)),)
+                yield self._sources[0], self._members(self._index(i, self._sources[1]._get(i)))
             except (IndexError, TypeError):
                 return  # the index is not valid
 

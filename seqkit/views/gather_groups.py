@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import count
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..core.errors import brief, fail
-from ..core.indices import Plan, each
-from ..core.iteration import draw, first_error, surviving
+from ..core.iteration import draw, first_error
 from ..core.lengths import UNKNOWN, Length, sized
 from ..core.source import as_view
 from ..core.view import Indexable, Ordered, T, View
-from .bases.decided import Decided
 from .gather import GatherView
 
 __all__ = ["GatherGroups", "gather_groups"]
@@ -91,7 +88,7 @@ class GatherGroups(GatherView):
     def _column_names(self) -> None:
         return None  # an item is a list
 
-    def _rows(self, i: int, group: Any) -> Rows:
+    def _index(self, i: int, group: Any) -> Rows:
         """Return group `i` as an array of indices, or of rows."""
         try:
             rows = np.asarray(group)
@@ -110,7 +107,7 @@ class GatherGroups(GatherView):
         return rows
 
     def _item(self, i: int, given: Any) -> list[Any]:
-        rows = self._rows(i, given)
+        rows = self._index(i, given)
         return self._finish(i, rows, self._sources[0]._getmany(_indices(rows)))
 
     def _finish(self, i: int, rows: Rows, items: Sequence[Any]) -> list[Any]:
@@ -122,44 +119,15 @@ class GatherGroups(GatherView):
         except Exception as error:
             fail(self, i, error)
 
-    def _planned(self, plan: Plan) -> Iterator[list[Any]]:
-        """Let the source know which of its items will be read. The groups are read as it works ahead."""
-        decided = self._decided(plan, self._rows)
-        items, positions = self._sources[0]._iter(_Members(decided)), count()
+    def _members(self, rows: Rows) -> Any:
+        return _indices(rows).tolist()
 
-        def read(i: int) -> list[Any]:
-            rows = decided.at(next(positions))
-            if isinstance(rows, Exception):
-                raise rows
-            failed: dict[int, Exception] = {}
-            found = draw(items, 0, len(rows), failed)
-            if failed:
-                raise first_error(failed)
-            return self._finish(i, rows, found)
-
-        return surviving(self, plan, read)
-
-    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        yield self._sources[1], (i,)
-        if self._is_planned:
-            try:
-                yield self._sources[0], _indices(self._rows(i, self._sources[1]._get(i))).tolist()
-            except (IndexError, TypeError):
-                return  # the group is not valid
-
-
-class _Members:
-    """The plan of the items of all groups."""
-
-    def __init__(self, decided: Decided) -> None:
-        self.plan = decided.plan
-        self._decided = decided
-
-    def __iter__(self) -> Iterator[int]:
-        for position, _ in enumerate(each(self.plan)):
-            rows = self._decided.at(position)
-            if not isinstance(rows, Exception):
-                yield from _indices(rows).tolist()
+    def _drawn(self, i: int, rows: Rows, items: Iterator[Any]) -> list[Any]:
+        failed: dict[int, Exception] = {}
+        found = draw(items, 0, len(rows), failed)
+        if failed:
+            raise first_error(failed)
+        return self._finish(i, rows, found)
 
 
 def _indices(rows: Rows) -> Rows:

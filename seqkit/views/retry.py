@@ -10,13 +10,14 @@ from typing import Any, TypeAlias, TypeVar
 
 from ..core.arguments import check_callable, number_at_least, positive_int
 from ..core.awaiting import Begin, sleep_in_loop
-from ..core.errors import EndOfSequence, EvaluationError, brief, fail, summary
+from ..core.errors import EvaluationError, brief, fail, summary
 from ..core.expression import name_of
 from ..core.indices import Indices, Plan
 from ..core.iteration import surviving
 from ..core.source import as_view
 from ..core.view import Indexable, View
 from .bases.columns import Columns
+from .bases.forwards import next_item
 
 __all__ = ["Errors", "Wait", "retry"]
 
@@ -105,7 +106,9 @@ class Retry(Columns[Any]):
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
         items = self._sources[0]._iter(plan)
-        return surviving(self, plan, lambda i: self._read(i, partial(_next, items), self._sources[0]._get))
+        return surviving(
+            self, plan, lambda i: self._read(i, partial(next_item, items), self._sources[0]._get)
+        )
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         return list(self._iter(indices))  # a batched read that fails would read the other items again
@@ -169,9 +172,3 @@ class Retry(Columns[Any]):
         wait = name_of(self._wait) if callable(self._wait) else self._wait
         on = kinds if len(self._on) == 1 else f"({kinds})"
         return [*sources, str(self._attempts), f"on={on}", f"wait={wait}"]
-
-
-def _next(items: Iterator[Any], i: int) -> Any:
-    for item in items:
-        return item
-    raise EndOfSequence(f"the sequence ends before index {i}")

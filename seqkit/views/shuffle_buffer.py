@@ -9,7 +9,6 @@ import numpy as np
 
 from ..core.arguments import int_at_least, positive_int
 from ..core.epoch import ORDER
-from ..core.errors import EndOfSequence
 from ..core.indices import Endless, IndexArray, Indices, Plan, as_list
 from ..core.iteration import surviving
 from ..core.lengths import Unsized
@@ -18,7 +17,7 @@ from ..core.randomness import as_seed
 from ..core.source import as_view
 from ..core.view import Indexable, T, View
 from .bases.columns import selected
-from .bases.forwards import FailedItem, outcomes, read_forwards
+from .bases.forwards import FailedItem, next_item, outcomes, read_forwards
 from .bases.passes import Passes
 from .bases.random import Random
 from .bases.selection import Selection
@@ -126,11 +125,10 @@ class ShuffleBuffer(Selection, Random):
         items = self._buffered(outcomes(self._sources[0]))  # in which an item that failed has a place too
 
         def read(i: int) -> Any:
-            for item in items:
-                if isinstance(item, FailedItem):
-                    raise item.error
-                return item
-            raise EndOfSequence(f"the sequence ends before index {i}")
+            item = next_item(items, i)
+            if isinstance(item, FailedItem):
+                raise item.error
+            return item
 
         return surviving(self, plan, read)
 

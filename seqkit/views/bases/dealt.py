@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import cycle, islice
 from typing import Any, Literal
 
-from ...core.errors import EndOfSequence
 from ...core.indices import Endless, Plan
 from ...core.iteration import surviving
 from ...core.lengths import UNKNOWN
 from ...core.view import View, in_order
-from .forwards import read_forwards
+from .forwards import next_item, read_forwards
 
 __all__ = ["Deal", "Dealt", "Even"]
 
@@ -35,13 +35,7 @@ class Dealt(View[Any]):
         if not isinstance(plan, Endless):
             return super()._iter(plan)
         deal = Deal(in_order(self._sources[0]), *self._place)
-
-        def read(i: int) -> Any:
-            for item in deal:
-                return item
-            raise EndOfSequence(f"the sequence ends before index {i}")
-
-        return surviving(self, plan, read)
+        return surviving(self, plan, partial(next_item, deal))
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ...core.indices import Plan, each
@@ -14,18 +14,24 @@ __all__ = ["Decided"]
 class Decided:
     """The indices to read from a source for the items of a plan, each decided once, when it is first needed.
 
-    A decision that is no int, such as an exception, means that nothing is read. A view uses it to tell a
-    source that works ahead which items will be read, even if the decision would differ at a later time. It
-    is the plan of the source.
+    A decision is an index, or with `members` an object that stands for several. None and exceptions mean that
+    nothing is read. A view uses it to tell a source that works ahead which items will be read, even
+    if the decision would differ at a later time. It is the plan of the source.
 
     >>> seen = Decided([7, 8, 9], lambda i: i if i % 2 else None)
     >>> list(seen), seen.at(1)
     ([7, 9], None)
     """
 
-    def __init__(self, plan: Plan, decide: Callable[[int], Any]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        decide: Callable[[int], Any],
+        members: Callable[[Any], Iterable[int]] = lambda decision: (decision,),
+    ) -> None:
         self.plan = plan
         self._decide = decide
+        self._members = members
         self._undecided = each(plan)
         self._decisions: list[Any] = []
         self._lock = threading.RLock()
@@ -39,5 +45,6 @@ class Decided:
 
     def __iter__(self) -> Iterator[int]:
         for position, _ in enumerate(each(self.plan)):
-            if isinstance(j := self.at(position), int):
-                yield j
+            decision = self.at(position)
+            if decision is not None and not isinstance(decision, Exception):
+                yield from self._members(decision)

@@ -1,4 +1,4 @@
-"""`read_forwards`: an item of a view that can only be iterated, because its length is unknown."""
+"""Items of views that are iterated: `read_forwards`, where the length is unknown, and `next_item`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...core.errors import EndOfSequence, fail
 from ...core.view import View
 from .passes import Passes, Stopped
 
-__all__ = ["FailedItem", "outcomes", "read_forwards"]
+__all__ = ["FailedItem", "next_item", "outcomes", "read_forwards"]
 
 
 def read_forwards(view: Any, i: int) -> Any:
@@ -45,6 +45,13 @@ class FailedItem:
 
     def __init__(self, error: Exception) -> None:
         self.error = error
+
+
+def next_item(items: Iterator[Any], i: int) -> Any:
+    """Return the next item of an iterator, or raise the end of the sequence: there is no item `i`."""
+    for item in items:
+        return item
+    raise EndOfSequence(f"the sequence ends before index {i}")
 
 
 def outcomes(view: View[Any]) -> Iterator[Any]:

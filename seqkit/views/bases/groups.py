@@ -178,10 +178,6 @@ class ItemsOfGroups(View[Any]):
         """Call `Group.check` with the size that a group must have."""
         raise NotImplementedError
 
-    def _are_full(self, first: int, last: int) -> bool:
-        """Has each group from number `first` to number `last` an item?"""
-        return True
-
     def _pick(self, i: int, group: Group) -> Any:
         try:
             if group.size < 0:
@@ -202,7 +198,8 @@ class ItemsOfGroups(View[Any]):
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
         """Read each group once for all its consecutive items in the plan. If that fails, each item fails."""
-        groups = self._kept.iterate(self._plan_of_groups(plan))
+        changes = plan if isinstance(plan, Endless) else _Changes(Translated(plan, self._whiches))
+        groups = self._kept.iterate(changes)
         numbers = iter(Translated(plan, self._whiches))
 
         def read(i: int) -> Any:
@@ -216,15 +213,6 @@ class ItemsOfGroups(View[Any]):
             return self._pick(i, group)
 
         return surviving(self, plan, read)
-
-    def _plan_of_groups(self, plan: Plan) -> Plan:
-        if isinstance(plan, Endless):
-            return plan
-        if isinstance(plan, range) and plan.step == 1 and plan:
-            first, last = self._which(plan[0]), self._which(plan[-1])
-            if self._are_full(first, last):
-                return range(first, last + 1)
-        return _Changes(Translated(plan, self._whiches))
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((self._sources[0], (self._which(i),)),)
