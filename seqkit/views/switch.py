@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, SupportsIndex
+
+import numpy as np
 
 from ..core.arguments import as_sequences
 from ..core.errors import EndOfSequence, fail
 from ..core.expression import only_selects
-from ..core.indices import Indices, Plan, as_list
+from ..core.indices import Indices, Plan, as_array, as_list
 from ..core.iteration import surviving
 from ..core.lengths import UNKNOWN, Length, Unsized, sized
 from ..core.once import cached
 from ..core.plain import as_index, plain
 from ..core.source import as_view
 from ..core.view import Indexable, T, U, View
+from .bases.one_of_several import read_grouped
 from .bases.order_digest import index_facts
 from .bases.side_by_side import SideBySide
 
@@ -129,9 +131,6 @@ class Case(SideBySide):
             raise IndexError(f"{self._name}: selector[{i}] is {which}, outside [{-k}, {k})")
         return which % k + 1
 
-    def _chosen(self, i: int) -> View[Any]:
-        return self._sources[self._choose(i, self._sources[0]._get(i))]
-
     def _get(self, i: int) -> Any:
         return self._selected(i, self._sources[0]._get(i))
 
@@ -144,14 +143,11 @@ class Case(SideBySide):
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         if any(source._n is UNKNOWN for source in self._sources):
             return View._getmany(self, indices)
-        wanted = as_list(indices)
-        selected = self._sources[0]._getmany(indices)
-        chosen = [self._choose(i, which) for i, which in zip(wanted, selected, strict=True)]
-        shares: defaultdict[int, list[int]] = defaultdict(list)
-        for i, which in zip(wanted, chosen, strict=True):
-            shares[which].append(i)
-        found = {which: iter(self._sources[which]._getmany(share)) for which, share in shares.items()}
-        return [next(found[which]) for which in chosen]
+        wanted, selected = as_array(indices), self._sources[0]._getmany(indices)
+        chosen = [self._choose(i, which) for i, which in zip(as_list(indices), selected, strict=True)]
+        return read_grouped(
+            np.array(chosen, np.intp), lambda which, places: self._sources[which]._getmany(wanted[places])
+        )
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
         selector = self._sources[0]._iter(plan)
@@ -170,13 +166,13 @@ class Case(SideBySide):
         return ValueError(f"{self._name}: the selector ends before item {i}, and other sequences do not")
 
     def _set(self, i: int, value: Any) -> Iterable[Any]:
-        return self._chosen(i)._set(i, value)
+        return self._sources[self._choose(i, self._sources[0]._get(i))]._set(i, value)
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         yield self._sources[0], (i,)
         if self._is_planned:
             try:
-                yield self._chosen(i), (i,)
+                yield self._sources[self._choose(i, self._sources[0]._get(i))], (i,)
             except Exception:
                 return  # the selector is not valid
 

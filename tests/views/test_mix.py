@@ -321,7 +321,7 @@ def test_its_repr_shows_the_weights_as_small_numbers():
     view = mix(["ab", "cd"], [0.75, 0.25], seed=2)
     assert repr(view) == "mix([<str of 2>, <str of 2>], weights=[3, 1], seed=2)"
     assert repr(view.at_epoch(1)) == "mix([<str of 2>, <str of 2>], weights=[3, 1], seed=2, epoch=1)"
-    assert repr(mix(["a"] * 9, seed=0)).endswith("…], weights=[1, 1, 1, 1, 1, …], seed=0)")
+    assert repr(mix(["a"] * 9, seed=0)).endswith("…], weights=[1, 1, 1, 1, 1, 1, ...], seed=0)")
 
 
 def test_a_weight_may_be_one_in_16384():

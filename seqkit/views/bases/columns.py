@@ -48,17 +48,13 @@ class Columns(View[T_co]):
         >>> list(train.select("y")) == [point["y"] for point in train]
         True
         """
-        if self._column_names() is None:
-            raise TypeError(
-                f"select: items of {self!r} have no named columns. Select from a table or a named collate."
-            )
         for name in names:
             if not isinstance(name, str):
                 raise TypeError(
                     f"select: names of columns must be strings, got {name!r}."
                     " Use gather to select items by index."
                 )
-        return self._select(names)
+        return selected(self, names)
 
     def _select(self, names: tuple[str, ...]) -> View[Any]:
         selection: Any = self._rebuild(tuple(selected(source, names) for source in self._sources))
@@ -75,7 +71,7 @@ def selected(view: View[Any], names: tuple[str, ...]) -> View[Any]:
     Traceback (most recent call last):
     TypeError: select: items of smap(str, <list of 1>) have no named columns. Select from a table ...
     """
-    if not isinstance(view, Columns):
+    if not isinstance(view, Columns) or view._column_names() is None:
         raise TypeError(
             f"select: items of {view!r} have no named columns. Select from a table or a named collate."
         )

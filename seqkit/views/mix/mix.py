@@ -239,17 +239,12 @@ class Mix(OneOfSeveral, Random):
         return Mix(sources, self._shares, *arguments)
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        stages = [_short(shares) for shares in self._shares.shares[:3]]
-        starts = map(str, self._shares.starts)
-        staged = ", ".join([*(f"{start}: {each}" for start, each in zip(starts, stages, strict=False))])
-        weights = stages[0] if len(self._shares.starts) == 1 else "{" + staged + "}"
+        given = [list(shares) for shares in self._shares.shares]
+        weights = given[0] if len(given) == 1 else dict(zip(self._shares.starts, given, strict=True))
         sizes = ["sizes=…"] * bool(self._sizes)
         is_all = ["stop='all'"] * self._is_all
-        return ["[" + ", ".join(sources) + "]", f"weights={weights}", *self._key_arguments(), *sizes, *is_all]
-
-
-def _short(shares: tuple[int, ...]) -> str:
-    return "[" + ", ".join([*map(str, shares[:5]), *["…"] * (len(shares) > 5)]) + "]"
+        shown = f"weights={brief(weights)}"
+        return ["[" + ", ".join(sources) + "]", shown, *self._key_arguments(), *sizes, *is_all]
 
 
 def _checked(sizes: View[int], source: View[Any]) -> IntArray:
