@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arguments import int_at_least, positive_int
+from ..core.arguments import positive_int
 from ..core.epoch import ORDER
 from ..core.indices import Endless, IndexArray, Indices, Plan, as_list
 from ..core.iteration import surviving
@@ -25,11 +25,12 @@ from .bases.selection import Selection
 __all__ = ["ShuffleBuffer", "shuffle_buffer"]
 
 
-def shuffle_buffer(sequence: Indexable[T], size: int, seed: int | None = None, epoch: int = 0) -> View[T]:
+def shuffle_buffer(sequence: Indexable[T], size: int, seed: int | None = None) -> View[T]:
     """Return the view of the items of a sequence in a random order, within a buffer.
 
     The buffer is filled first. Then each new item takes the place of a random one, which comes out. An item
     comes at most `size` - 1 places early, and may come any number of places late. Memory holds `size` items.
+    Each epoch has an order of its own, see `View.at_epoch`.
 
     Parameters
     ----------
@@ -39,8 +40,6 @@ def shuffle_buffer(sequence: Indexable[T], size: int, seed: int | None = None, e
         Items in the buffer (1 or more).
     seed : int, optional
         0 or more. None (the default) draws one from the system, once.
-    epoch : int
-        Number of the pass, 0 or more. Each epoch has another order. See `View.at_epoch`.
 
     Returns
     -------
@@ -67,8 +66,7 @@ def shuffle_buffer(sequence: Indexable[T], size: int, seed: int | None = None, e
     """
     source = as_view(sequence, "shuffle_buffer")
     size = positive_int(size, "shuffle_buffer: size")
-    seed = as_seed(seed, "shuffle_buffer: seed")
-    return ShuffleBuffer(source, size, seed, int_at_least(epoch, "shuffle_buffer: epoch", 0))
+    return ShuffleBuffer(source, size, as_seed(seed, "shuffle_buffer: seed"), 0)
 
 
 class ShuffleBuffer(Selection, Random):

@@ -26,7 +26,6 @@ def shuffle_groups(
     sequence: Indexable[T],
     group_sizes: int | Iterable[int] | None = None,
     seed: int | None = None,
-    epoch: int = 0,
     *,
     groups_at_once: int = 1,
     name: str | None = None,
@@ -34,7 +33,8 @@ def shuffle_groups(
     """Return a view that shuffles groups of neighbouring items, and the items within each group.
 
     For data that is read in groups, such as the row groups of Parquet or the chunks of HDF5 and Zarr: in this
-    order each group is read once, where `shuffle` reads a group for almost every item.
+    order each group is read once, where `shuffle` reads a group for almost every item. Each epoch has its own
+    order, see `View.at_epoch`.
 
     Parameters
     ----------
@@ -45,8 +45,6 @@ def shuffle_groups(
         sequence's own, as the views of `seqkit.sources` have them.
     seed : int, optional
         At least 0. None (the default) draws a seed from the system, once.
-    epoch : int
-        Number of the pass, at least 0. Each epoch has its own order. See `View.at_epoch`.
     groups_at_once : int
         Number of groups whose items are mixed (1 or more). Larger values come closer to a full shuffle, and
         need a cache of this many groups.
@@ -63,7 +61,7 @@ def shuffle_groups(
         If `sequence` cannot be indexed or has no length, an argument has the wrong type, or the sequence has
         no groups and `group_sizes` is None.
     ValueError
-        If a size, `seed` or `epoch` is too small, or the sizes do not add up to the length.
+        If a size or `seed` is too small, or the sizes do not add up to the length.
 
     Notes
     -----
@@ -89,7 +87,7 @@ def shuffle_groups(
         source,
         _checked(sizes),
         as_seed(seed, "shuffle_groups: seed"),
-        int_at_least(epoch, "shuffle_groups: epoch", 0),
+        0,
         positive_int(groups_at_once, "shuffle_groups: groups_at_once"),
         as_name(name, "shuffle_groups: name"),
     )

@@ -28,7 +28,7 @@ def test_every_item_comes_once_in_an_order_of_the_seed(size: int, n: int) -> Non
     assert (size == 1) == (order == list(range(n))) or n < 2
     if n == 1000 and size > 1:
         assert order != list(shuffle_buffer(range(n), size, seed=4))
-        assert order != list(shuffle_buffer(range(n), size, seed=3, epoch=1))
+        assert order != list(shuffle_buffer(range(n), size, seed=3).at_epoch(1))
 
 
 def test_all_orders_of_a_full_buffer_are_about_as_likely() -> None:

@@ -43,7 +43,7 @@ def test_epochs_and_names_give_other_orders() -> None:
         tuple(sk.shuffle_groups(sk.shuffle(range(100), seed=0), 10, seed=0)),
     ]
     assert len({*orders}) == 5
-    assert tuple(sk.shuffle_groups(range(100), 10, seed=0, epoch=2)) == orders[2]
+    assert tuple(sk.shuffle_groups(range(100), 10, seed=0).at_epoch(2)) == orders[2]
 
 
 def test_a_single_read_costs_no_pass_over_the_sequence() -> None:
