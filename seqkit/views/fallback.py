@@ -57,6 +57,7 @@ def fallback(
     The function is called with an `EvaluationError` under any `seterr` policy: ``error.index`` is the index
     of the item in ``error.view``, and ``error.__cause__`` the exception. Ctrl-C, and errors of the function
     itself, are raised. "skip" costs what `filter` costs: the length needs a scan of all items.
+    An item that the scan could read, and that fails later, raises its error.
     ``DataLoader(on_error=...)`` does the same for its samples, and lists them in ``loader.failed``.
 
     Examples
@@ -80,20 +81,19 @@ def fallback(
         raise ValueError(f"fallback: f must be callable, 'replace' or 'skip', got {f!r}")
     source = as_view(sequence, "fallback")
     if f == "skip":
-        return Skipping(is_read, Fallback(_missing, source))
+        return Skipping(_is_read, source)
     return Fallback(f, source)
 
 
 class Missing:
-    """The item in place of one that is left out."""
+    """The item in place of one that fails, while a scan finds out which items can be read."""
+
+    def __init__(self, error: EvaluationError) -> None:
+        self.error = error
 
 
-def _missing(error: EvaluationError) -> type[Missing]:
-    return Missing
-
-
-def is_read(item: Any) -> bool:
-    return item is not Missing
+def _is_read(item: Any) -> bool:
+    return not isinstance(item, Missing)
 
 
 Note = Callable[[Any, EvaluationError], object]
@@ -167,15 +167,29 @@ class Fallback(View[Any]):
         return (self._f,) if callable(self._f) else ()
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        word = "skip" if self._f is _missing else self._f
-        return [name_of(word) if callable(word) else repr(word), *sources]
+        return [name_of(self._f) if callable(self._f) else repr(self._f), *sources]
 
 
 class Skipping(Filter[Any]):
-    """The view that `fallback` returns for "skip": the items below that could be read."""
+    """The view that `fallback` returns for "skip": the items that a scan could read.
 
-    def _arguments(self, sources: list[str]) -> str:
-        return "".join(sources)
+    The first scan decides which items these are. If one of them fails later, its error is raised.
+    """
+
+    def _to_scan(self) -> View[Any]:
+        return Fallback(Missing, self._sources[0])
+
+    def _is_wanted(self, j: int, item: Any) -> bool:
+        wanted = super()._is_wanted(j, item)
+        if wanted and isinstance(item, Missing):  # an earlier scan could read it
+            raise _as_policy_says(item.error)
+        return wanted
+
+    def _functions(self) -> tuple[Callable[..., Any], ...]:
+        return ()
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        return [repr("skip"), *sources]
 
 
 Skipping._name = Fallback._name

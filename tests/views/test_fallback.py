@@ -134,3 +134,39 @@ def test_the_repr_of_skip_is_its_call() -> None:
     view = sk.fallback("skip", [1, 2])
     assert repr(view) == "fallback('skip', <list of 2>)"
     assert repr(view.head(1)) == repr(view)
+
+
+@pytest.mark.parametrize("policy", ["wrap", "passthrough"])
+def test_an_item_that_fails_after_the_scan_is_an_error(policy: Any) -> None:
+    broken: set[int] = {1}
+
+    def read(i: int) -> int:
+        if i in broken:
+            raise OSError(f"item {i} is broken")
+        return i
+
+    view = sk.fallback("skip", sk.smap(read, range(4)))
+    items = iter(view)
+    assert next(items) == 0
+    broken.add(0)
+    with sk.errstate(policy):
+        again = iter(view)  # a second scan
+        with pytest.raises(Exception, match="item 0 is broken"):
+            next(again)
+        assert [*again] == [*items] == [2, 3]
+        broken.clear()
+        assert list(view) == [0, 2, 3]
+        broken.add(2)
+        for read_it in (
+            lambda: view[1],
+            lambda: view[::-1][1],
+            lambda: sk.batch(view, 3)[0],
+            lambda: list(view),
+        ):
+            with pytest.raises(Exception, match="item 2 is broken"):
+                read_it()
+        items = iter(view)
+        assert next(items) == 0
+        with pytest.raises(Exception, match="item 2 is broken"):
+            next(items)
+        assert next(items) == 3

@@ -46,7 +46,7 @@ class Scan:
             return self._ready.popleft() if self._ready else END
         try:
             if self._source is None:
-                self._source = in_order(self.view._sources[-1])
+                self._source = in_order(self.view._to_scan())
             return self.find(self._source)
         except Exception:
             self.is_complete = False
@@ -131,6 +131,10 @@ class Scanned(View[T_co]):
         return {name: value for name, value in vars(self).items() if name not in ("_last", "_forwards")}
 
     # ---------------------------------------------------------------- hooks
+
+    def _to_scan(self) -> View[Any]:
+        """Return the view that scans read."""
+        return self._sources[-1]
 
     def _forget(self) -> None:
         """Forget what scans have found."""
