@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice, tee
 from typing import Any, cast
 
 import numpy as np
 
 from ..core.adapters import TableReader, as_results, reads_many
+from ..core.awaiting import Begin
 from ..core.indices import Indices, Plan, as_array, as_list, as_slice, each
 from ..core.iteration import surviving
 from ..core.source import Source
@@ -290,6 +292,12 @@ class ColumnOf(TableReader):
 
     def ranges(self, indices: Any) -> Any:
         return self._data.ranges(indices)
+
+    def begin(self, i: int) -> Begin:
+        return partial(self._pick, self._data.begin(i))
+
+    async def _pick(self, begin: Begin) -> Any:
+        return (await begin())[self._name]
 
     def __getitems__(self, indices: Indices) -> list[Any]:
         return [row[self._name] for row in _many(self._data, indices)]

@@ -10,12 +10,12 @@ import random
 import re
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from glob import has_magic
 from os import PathLike
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,18 +23,22 @@ import numpy.typing as npt
 from ..core.adapters import TableReader
 from ..core.ahead import Ranges
 from ..core.arguments import as_bool
+from ..core.awaiting import Begin
 from ..core.lazy import need
 from ..core.progress import Progress, reporting
 from ..core.randomness import digest
 from ..core.whole_files import read_buffers, replace_file, write_buffers
 from .files import as_path, existing, found, in_natural_order, name_file
 
-__all__ = ["Bytes", "IndexedFile", "IndexedRows", "Scan", "count_items", "indexed_files"]
+__all__ = ["Bytes", "IndexedFile", "IndexedRows", "Read", "Scan", "count_items", "finished", "indexed_files"]
 
 # Returns the arrays of the index of a file, given the open file and its size in bytes.
 Scan = Callable[[BinaryIO, int], Sequence[Any]]
+# Reads bytes of a file, given the position of the first one and their number.
+Read = Callable[[int, int], Awaitable[bytes]]
 
 Bytes = npt.NDArray[np.int64]
+T = TypeVar("T")
 
 MOST_OPEN = 100  # files of one view in one process; each takes two descriptors
 GZIP = b"\x1f\x8b\x08"  # the first bytes of such a file
@@ -81,10 +85,14 @@ class RemoteFile:
         return self._fs.open(self._name, "rb")  # type: ignore[no-any-return]
 
     def part(self, start: int, size: int) -> bytes:
-        data: bytes = self._fs.cat_file(self._name, start=start, end=min(start + size, self.size))
-        if len(data) > size:
-            raise ValueError(f"the server of {self.identity} sends no ranges of bytes. Copy it to a disk.")
-        return data
+        return self._fs.cat_file(self._name, start=start, end=min(start + size, self.size))  # type: ignore[no-any-return]
+
+    async def fetch(self, start: int, size: int) -> bytes:
+        import asyncio  # takes long, and is there if this is called
+
+        # The sessions of fsspec are in a loop of its own.
+        reading = self._fs._cat_file(self._name, start=start, end=min(start + size, self.size))
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(reading, self._fs.loop))
 
 
 class IndexedFile:
@@ -109,7 +117,7 @@ class IndexedFile:
 
     def __init__(self, path: str, kind: str, scan: Scan, beside: bool, options: dict[str, Any]) -> None:
         self.path = path
-        self._file = RemoteFile(path, options) if "://" in path else LocalFile(path)
+        self._file: Any = RemoteFile(path, options) if "://" in path else LocalFile(path)
         try:
             self.index = self._kept(kind, scan, beside)
         except OSError as error:
@@ -126,7 +134,7 @@ class IndexedFile:
         for place in places:
             if (kept := _mapped(place, kind, self._file.stamp)) is not None:
                 return kept
-        if self._file.part(0, len(GZIP)) == GZIP:
+        if finished(self.read(0, min(len(GZIP), self._file.size))) == GZIP:
             raise ValueError(f"{self.path} is compressed, and has no random access. Unpack it with gunzip.")
         arrays = scan(self._file.opened, self._file.size)
         write = partial(write_buffers, magic=kind.encode(), buffers=[self._file.stamp, *arrays])
@@ -143,17 +151,29 @@ class IndexedFile:
 
     def fileno(self) -> int:
         """Return the descriptor of a file on a disk."""
-        return self._file.opened.fileno()
+        return self._file.opened.fileno()  # type: ignore[no-any-return]
 
-    def read(self, start: int, size: int) -> bytes:
-        """Return `size` bytes of the file."""
+    async def read(self, start: int, size: int, in_loop: bool = False) -> bytes:
+        """Return `size` bytes of the file. Without `in_loop` it never waits: see `finished`."""
         parts = []
-        while size and (part := self._file.part(start, size)):
+        while size:
+            part = await self._file.fetch(start, size) if in_loop else self._file.part(start, size)
+            if len(part) > size:
+                raise ValueError(f"the server of {self.path} sends no ranges of bytes. Copy it to a disk.")
+            if not part:
+                raise EOFError(f"{self.path} is shorter than before. Build the view again.")
             parts.append(part)
             start, size = start + len(part), size - len(part)
-        if size:
-            raise EOFError(f"{self.path} is shorter than before. Build the view again.")
         return b"".join(parts)
+
+
+def finished(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that never waits."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    raise AssertionError("it waits")
 
 
 def _in_cache(name: str) -> str:
@@ -202,6 +222,20 @@ class IndexedRows(TableReader):
         k = bisect_right(self._ends, i)  # faster than numpy for one number
         return k, i - int(self._ends[k] - self._counts[k])
 
+    def __getitem__(self, i: int) -> Any:
+        k, row = self._place(i)
+        opened = self._opened(k)
+        return finished(self._item(opened, row, opened.file.read))
+
+    def begin(self, i: int) -> Begin:
+        """Open the file of an item, and return the function that begins to fetch the item."""
+        k, row = self._place(i)
+        opened = self._opened(k)
+        return partial(self._item, opened, row, partial(opened.file.read, in_loop=True))
+
+    async def _item(self, opened: Any, row: int, read: Read) -> Any:
+        raise NotImplementedError
+
     def ranges(self, indices: Bytes) -> Iterator[Ranges]:
         """Yield the bytes of some items, file by file."""
         numbers = np.searchsorted(self._ends, indices, "right")
@@ -248,16 +282,24 @@ def indexed_files(
     is_one = isinstance(path, str | PathLike) or not isinstance(path, Iterable)
     names = [as_path(each, who) for each in ([path] if is_one else path)]
     options = dict(storage_options or {})
-    where = "" if any("://" in name for name in names) else "disk"
-    if as_bool(beside, f"{who}: beside") and not where:
+    if as_bool(beside, f"{who}: beside") and any("://" in name for name in names):
         raise ValueError(f"{who}: beside=True needs files on a disk, got {names[0]!r}. Leave it out.")
     open_fn = partial(IndexedFile, kind=kind, scan=scan, beside=bool(beside), options=options)
-    if is_one:
-        return _files_of(names[0], who, options), open_fn, names[0], where
-    paths = [each for name in names for each in _files_of(name, who, options)]
+    files = [_files_of(name, who, options) for name in names]
+    paths = files[0] if is_one else [each for some in files for each in some]
     if not paths:
         raise ValueError(f"{who}: path must have a file, got {path!r}")
-    return paths, open_fn, f"{paths[0]}, …", where
+    name = names[0] if is_one else f"{paths[0]}, …"
+    return paths, open_fn, name, _where(names, options)
+
+
+def _where(names: list[str], options: dict[str, Any]) -> str:
+    """Return where files are: see `PerProcess`."""
+    if not any("://" in name for name in names):
+        return "disk"
+    from fsspec.core import url_to_fs
+
+    return "loop" if all(url_to_fs(name, **options)[0].async_impl for name in names) else ""
 
 
 def _files_of(path: str, who: str, options: dict[str, Any]) -> Sequence[str]:

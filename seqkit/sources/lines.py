@@ -18,7 +18,7 @@ from ..core.indices import Indices, as_array
 from ..core.progress import Progress, check_progress
 from ..core.view import View
 from .files import name_file
-from .indexed import Bytes, IndexedFile, IndexedRows, count_items, indexed_files
+from .indexed import Bytes, IndexedFile, IndexedRows, Read, count_items, finished, indexed_files
 from .per_process import PerProcess
 
 __all__ = ["jsonl", "lines"]
@@ -248,9 +248,6 @@ class LineRows(IndexedRows):
         super().__init__(sizes[:, 0], partial(_opened, paths, sizes, open_fn))
         self._encoding, self._decode = encoding, decode
 
-    def __getitem__(self, i: int) -> Any:
-        return self._run(i, i + 1)[0]
-
     def __getitems__(self, indices: Indices) -> list[Any]:
         wanted = as_array(indices)
         if (np.diff(wanted) == 1).all():
@@ -266,15 +263,20 @@ class LineRows(IndexedRows):
         found: list[Any] = []
         while (i := start + len(found)) < stop:
             k, first = self._place(i)
-            found += self._read(k, first, min(first + stop - i, int(self._counts[k])))
+            opened = self._opened(k)
+            last = min(first + stop - i, int(self._counts[k]))
+            found += finished(self._several(opened, first, last, opened.file.read))
         return found
 
-    def _read(self, k: int, first: int, stop: int) -> list[Any]:
+    async def _item(self, opened: OpenLines, row: int, read: Read) -> Any:
+        return (await self._several(opened, row, row + 1, read))[0]
+
+    async def _several(self, opened: OpenLines, first: int, stop: int, read: Read) -> list[Any]:
         """Return successive lines of a file."""
-        file, ends, size = self._opened(k)
+        file, ends, size = opened
         start = int(ends[first - 1]) if first else 0
         try:
-            data = file.read(start, min(int(ends[stop - 1]), size) - start)
+            data = await read(start, min(int(ends[stop - 1]), size) - start)
             # Only the first line has a mark of the byte order.
             encoding = self._encoding.removesuffix("-sig") if start else self._encoding
             texts = list(TextIOWrapper(BytesIO(data), encoding))

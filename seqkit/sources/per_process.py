@@ -147,7 +147,8 @@ class PerProcess(Columns[Any], Opened):
     block : int
         Number of items that an iteration reads at once.
     where : str
-        ``"disk"``: the opened object has ``ranges(indices)``, which yields the `Ranges` of items.
+        ``"disk"``: the opened object has ``ranges(indices)``, which yields the `Ranges` of items. ``"loop"``:
+        it has ``begin(i)``, which returns the function that begins to await an item.
     """
 
     _length_reads = True  # the sequence is opened
@@ -165,7 +166,7 @@ class PerProcess(Columns[Any], Opened):
     ) -> None:
         super().__init__(())
         self._options: Any = name, path, per_thread, inheritable, about, block, where
-        self._advises = where == "disk"
+        self._advises, self._where = where == "disk", where
         self._name, self._path, self._about, self._block = name, path, about, block
         self._open_fn = open_fn
         self._handles = Handles(partial(open_sequence, open_fn), per_thread, inheritable)
@@ -203,6 +204,20 @@ class PerProcess(Columns[Any], Opened):
         except Exception as error:
             fail_at_once(self, as_list(indices), error)
         return super()._getmany(indices) if many is None else many
+
+    def _coroutines(self) -> Callable[[int], Begin]:
+        if self._where != "loop":
+            raise TypeError(
+                "prefetch: method='async' needs smap, or lines or samples behind a URL such as https://…,"
+                f" directly below it, got {self._name}. Use threads: prefetch(…, 32)"
+            )
+        return self._begin
+
+    def _begin(self, i: int) -> Begin:
+        try:
+            return partial(await_call, self, i, self._opening(lambda rows: rows.begin(i)))
+        except Exception as error:
+            fail(self, i, error)
 
     def _ahead(self, indices: Indices, width: int) -> Iterator[Ranges]:
         yield from self._opening(lambda rows: rows.ranges(runs(indices, width, self._n)))

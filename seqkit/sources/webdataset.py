@@ -19,7 +19,7 @@ from ..core.progress import Progress, check_progress
 from ..core.view import View
 from .columns import listed
 from .files import name_file
-from .indexed import Bytes, IndexedFile, IndexedRows, count_items, indexed_files
+from .indexed import Bytes, IndexedFile, IndexedRows, Read, count_items, indexed_files
 from .per_process import PerProcess
 from .tar_headers import FILE, FOLDER, HEADER, NAME, OTHER, PREFIX, SPARSE, in_blocks, scan
 
@@ -249,20 +249,20 @@ class OpenShard:
         headers = self._rows["block"][firsts].astype(np.int64) * HEADER
         return np.append(starts, headers - HEADER), np.append(stops, headers)
 
-    def key(self, g: int, header: bytes = b"") -> str:
+    async def key(self, g: int, read: Read, header: bytes = b"") -> str:
         """Return the key of a sample, given the header before its first data if that was read."""
         row = int(self._firsts[g])
         (member,) = self._members(row, row + 1)
         if member.is_odd:
-            name = self._long_name(row, member.start)
+            name = await self._long_name(row, member.start, read)
         else:
-            name = _name_in(header or self.file.read(member.start - HEADER, HEADER))
+            name = _name_in(header or await read(member.start - HEADER, HEADER))
         return str(_split(name)[0])
 
-    def _long_name(self, row: int, start: int) -> str:
+    async def _long_name(self, row: int, start: int, read: Read) -> str:
         """Return the name of a member from all headers between the member before and its data."""
         end = sum(in_blocks(member.stop) for member in self._members(max(row - 1, 0), row))
-        headers = BytesIO(self.file.read(end, start - end))
+        headers = BytesIO(await read(end, start - end))
         with tarfile.open(fileobj=headers, mode="r:") as archive:
             return next(info.name for info in archive if info.offset_data == start - end)
 
@@ -316,32 +316,29 @@ class ShardRows(IndexedRows):
     def _places(self, opened: OpenShard, indices: Bytes) -> tuple[Bytes, Bytes]:
         return opened.places(indices, self.names)
 
-    def __getitem__(self, i: int) -> dict[str, Any]:
-        k, g = self._place(i)
-        shard: OpenShard = self._opened(k)
+    async def _item(self, opened: OpenShard, row: int, read: Read) -> dict[str, Any]:
         try:
-            return self._sample(shard, g)
+            return await self._sample(opened, row, read)
         except Exception as error:
-            name_file(error, shard.file.path)
+            name_file(error, opened.file.path)
             raise
 
-    def _sample(self, shard: OpenShard, g: int) -> dict[str, Any]:
+    async def _sample(self, shard: OpenShard, g: int, read: Read) -> dict[str, Any]:
         members = shard.sample(g)
         members.insert(0, Member(KEY, members[0].start - HEADER, HEADER))
         names = self.names if self._chosen else [*(member.suffix for member in members[1:]), KEY]
-        wanted = [member for member in members if member.suffix in names]
-        data = {member.suffix: each for member, each in zip(wanted, _read(shard.file, wanted), strict=True)}
+        data = await _read([member for member in members if member.suffix in names], read)
         if missing := [name for name in names if name not in data]:
-            raise KeyError(f"sample {shard.key(g)!r} has no {listed(missing)}")
-        return {name: self._decoded(shard, g, name, data[name]) for name in names}
+            raise KeyError(f"sample {await shard.key(g, read)!r} has no {listed(missing)}")
+        return {name: await self._decoded(shard, g, read, name, data[name]) for name in names}
 
-    def _decoded(self, shard: OpenShard, g: int, name: str, data: bytes) -> Any:
+    async def _decoded(self, shard: OpenShard, g: int, read: Read, name: str, data: bytes) -> Any:
         if name == KEY:
-            return shard.key(g, data)
+            return await shard.key(g, read, data)
         try:
             return self._decode[name](data) if name in self._decode else data
         except Exception as error:
-            error.add_note(f"member: {name!r} of sample {shard.key(g)!r}")
+            error.add_note(f"member: {name!r} of sample {await shard.key(g, read)!r}")
             raise
 
 
@@ -354,9 +351,9 @@ def _opened(
     return shard
 
 
-def _read(file: IndexedFile, members: list[Member]) -> list[bytes]:
+async def _read(members: list[Member], read: Read) -> dict[str, bytes]:
     """Return the data of members in the order of the file. Members close to each other are read together."""
-    found: list[bytes] = []
+    found: dict[str, bytes] = {}
     while rest := members[len(found) :]:
         together = rest[:1]
         for member in rest[1:]:
@@ -364,6 +361,7 @@ def _read(file: IndexedFile, members: list[Member]) -> list[bytes]:
                 break
             together.append(member)
         begin = together[0].start
-        data = file.read(begin, together[-1].stop - begin)
-        found += [data[member.start - begin : member.stop - begin] for member in together]
+        data = await read(begin, together[-1].stop - begin)
+        for member in together:
+            found[member.suffix] = data[member.start - begin : member.stop - begin]
     return found
