@@ -511,12 +511,6 @@ def test_dir_of_the_package_shows_no_internals() -> None:
     assert all(hasattr(sk, name) for name in shown - {"torch"})
 
 
-def test_the_decision_about_rooms_has_the_table_of_imports() -> None:
-    text = (ROOT / "docs" / "decisions" / "rooms.md").read_text()
-    rows = re.findall(r"^\| `(\w+)` \| (.*?) \|", text, re.M)
-    assert {room: set(re.findall(r"`(\w+)`", allowed)) for room, allowed in rows} == ROOMS
-
-
 def test_every_public_name_can_be_the_first_one_imported() -> None:
     # Also where the package of the same name was imported before.
     for code in ("sk.prefetch", "sk.view([]).prefetch", "importlib.import_module('seqkit.engine.prefetch')"):
