@@ -6,7 +6,7 @@ several batches at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -151,14 +151,13 @@ class Dict(Collate):
     ----------
     functions : mapping
         Functions by key. `Tuple` describes functions.
-    extra : "raise", "drop" or callable
-        For keys without a function: raise ValueError (the default), leave them out, or collate each with
-        this function. All samples must then have the same extra keys.
+    extra : "raise" or "drop"
+        For keys without a function: raise ValueError (the default), or leave them out.
 
     Returns
     -------
     dict
-        The results of the functions, in their order, then the extra keys.
+        The results of the functions, in their order.
 
     Raises
     ------
@@ -174,37 +173,31 @@ class Dict(Collate):
     Examples
     --------
     >>> from seqkit.collation import List, Pad
-    >>> collate = Dict({"words": Pad()}, extra=List())
-    >>> collate([{"words": [1, 2], "id": "a"}, {"words": [3], "id": "b"}])
+    >>> collate = Dict({"words": Pad(), "id": List()}, extra="drop")
+    >>> collate([{"words": [1, 2], "id": "a"}, {"words": [3], "id": "b", "note": "short"}])
     {'words': array([[1, 2],
            [3, 0]]), 'id': ['a', 'b']}
     """
 
-    def __init__(
-        self, functions: Mapping[Any, Any], extra: Literal["raise", "drop"] | Callable[..., Any] = "raise"
-    ) -> None:
+    def __init__(self, functions: Mapping[Any, Any], extra: Literal["raise", "drop"] = "raise") -> None:
         if not isinstance(functions, Mapping):
             raise TypeError(f"Dict: functions must be a mapping of keys to functions, got {brief(functions)}")
-        if isinstance(extra, str) and extra not in ("raise", "drop"):
-            raise ValueError(f"Dict: extra must be 'raise', 'drop' or a function, got {brief(extra)}")
+        if extra not in ("raise", "drop"):
+            raise ValueError(f"Dict: extra must be 'raise' or 'drop', got {brief(extra)}")
         self.functions = {
             key: _as_function(fn, f"Dict: the function for {key!r}") for key, fn in functions.items()
         }
-        self.extra = extra if isinstance(extra, str) else _as_function(extra, "Dict: extra")
+        self.extra = extra
 
     def _collate(self, samples: Sequence[Any], place: Place) -> dict[Any, Any]:
         functions = self.functions
-        _check_kind(samples[0], Mapping, "mappings", place, 0)
-        if not isinstance(self.extra, str):
-            functions = {**functions, **{key: self.extra for key in samples[0] if key not in functions}}
         for i, sample in enumerate(samples):
             _check_kind(sample, Mapping, "mappings", place, i)
             found = sample.keys() & functions.keys() if self.extra == "drop" else sample.keys()
             if found != functions.keys():
                 raise ValueError(
                     f"{place.who}: {place.at(i)} {key_differences(functions, found)}; each sample must have"
-                    f" the keys {list(functions)}: extra='drop' leaves out others, a function as extra takes"
-                    " them"
+                    f" the keys {list(functions)}, and extra='drop' leaves out others"
                 )
         return {
             key: fn.collate_at([sample[key] for sample in samples], place.item(key))

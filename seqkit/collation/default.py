@@ -51,7 +51,6 @@ class _DefaultCollate(Collate):
     =============================================  =====================================================
     arrays of one shape, memory maps               one contiguous array
     numbers, numpy scalars, 0-d arrays             one array: int64, float64, bool, complex128, or their own
-    masked arrays                                  one masked array
     str, bytes, bytearray, memoryview              the list of them
     objects with ``__array__`` or DLPack           one array, as of JAX; lists of numbers in columns of tables
     mappings with the same keys                    the same type of mapping, every value collated
@@ -83,14 +82,14 @@ class _DefaultCollate(Collate):
         numbers that would change in the common dtype, such as ints beyond 2**53 beside floats, and an
         unknown `objects`.
     TypeError
-        For None, arrays of objects or text, samples of different kinds, dtypes without a common one, and
-        objects of unknown type. For a batch that is a mapping, text or a table.
+        For None, masked arrays, arrays of objects or text, samples of different kinds, dtypes without a
+        common one, and objects of unknown type. For a batch that is a mapping, text or a table.
 
     Notes
     -----
     One copy of the data, about 0.1 µs per array. Types of containers are kept if they can be rebuilt: dicts
     by copying, others by ``type(sample)(parts)``. Otherwise the result is a plain dict, list or tuple. Array
-    subclasses become plain arrays, without units and labels, except masked arrays. Modelled on
+    subclasses become plain arrays, without units and labels. Modelled on
     ``torch.utils.data.default_collate``, which makes lists of tuples.
 
     Examples

@@ -65,8 +65,6 @@ def stack(samples: Sequence[Any], place: Place, dtype: DType | None = None) -> A
         return _stack_scalars(
             samples, _common({_OF_NUMBERS[kind] for kind in kinds}, samples, place, dtype), place
         )
-    if any(map(is_masked, kinds)):
-        return _stack_masked(samples, place, dtype)
     batch = samples if kinds == {np.ndarray} else as_arrays(samples, place)
     check_shapes(batch, place)
     common = common_dtype(batch, place, dtype)
@@ -180,16 +178,13 @@ def copied(array: Array) -> Array:
     return out
 
 
-def _stack_masked(batch: Sequence[Any], place: Place, dtype: DType | None) -> Any:
-    """Return one masked array. The values below a mask are 0, because they need not fit into the dtype."""
-    data: list[Any] = [np.ma.filled(sample, np.asarray(sample).dtype.type(0)) for sample in batch]
-    stacked = stack(data, place, dtype)
-    return np.ma.MaskedArray(stacked, np.stack([np.ma.getmaskarray(sample) for sample in batch]))
-
-
 def as_arrays(samples: Sequence[Any], place: Place) -> Sequence[Any]:
-    """Return samples as arrays. Numbers stay numbers."""
-    if all(issubclass(kind, ARRAYS) for kind in set(map(type, samples))):
+    """Return samples as arrays. Numbers stay numbers. Refuse masked arrays, whose masks would be lost."""
+    kinds = set(map(type, samples))
+    if any(map(is_masked, kinds)):
+        i = next(i for i, sample in enumerate(samples) if is_masked(type(sample)))
+        raise TypeError(f"{place.who}: {place.at(i)} is a masked array; fill it before (numpy.ma.filled)")
+    if all(issubclass(kind, ARRAYS) for kind in kinds):
         return samples
     _check_names(samples, place)
     return [
@@ -241,10 +236,7 @@ def _as_array(sample: Any, place: Place, i: int) -> Array:
 
 
 def plain_arrays(samples: Sequence[Any], place: Place) -> list[Array]:
-    """Return samples and numbers as arrays. Refuse masked arrays, whose masks would be lost."""
-    for i, sample in enumerate(samples):
-        if is_masked(type(sample)):
-            raise TypeError(f"{place.who}: {place.at(i)} is a masked array; fill it before (numpy.ma.filled)")
+    """Return samples and numbers as arrays."""
     return [np.asarray(array) for array in as_arrays(samples, place)]
 
 

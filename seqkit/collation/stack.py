@@ -44,8 +44,8 @@ class Stack(Collate):
 
     Notes
     -----
-    One copy of the data, into memory of `seqkit.empty`. Masked arrays keep their mask; tensors become
-    arrays. Modelled on ``Stack`` of GluonNLP.
+    One copy of the data, into memory of `seqkit.empty`. Tensors become arrays. Masked arrays are
+    refused. Modelled on ``Stack`` of GluonNLP.
 
     Examples
     --------

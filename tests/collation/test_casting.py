@@ -88,7 +88,6 @@ CONVERTING: dict[str, Callable[[str, Any], Any]] = {
     "Stack arrays": lambda dtype, value: Stack(dtype)([np.array([value])]),
     "Stack an array": lambda dtype, value: Stack(dtype)(np.array([[value]])),
     "Stack scalars": lambda dtype, value: Stack(dtype)([np.array(value)[()]]),
-    "Stack masked": lambda dtype, value: Stack(dtype)([np.ma.array([value], mask=[False])]),
     "Pad": lambda dtype, value: Pad(dtype=dtype)([[value], []]),
     "Pad pad": lambda dtype, value: Pad(pad=value, dtype=dtype),
     "PadSequence": lambda dtype, value: sk.PadSequence(2, value)(np.zeros(1, dtype)),

@@ -278,26 +278,12 @@ def test_an_array_without_dimensions_is_not_a_batch():
 # -------------------------------------------------------------------- masks
 
 
-def test_masks_are_kept():
-    masked = np.ma.array([1.0, 2.0], mask=[False, True])
-    out = default_collate([masked, np.ma.array([3.0, 4.0])])
-    assert type(out) is np.ma.MaskedArray
-    np.testing.assert_array_equal(out.mask, [[False, True], [False, False]])
-    np.testing.assert_array_equal(out.compressed(), [1, 3, 4])
-
-
-@pytest.mark.parametrize("first", [0, 1])
-def test_one_masked_sample_among_plain_ones_masks_the_batch(first):
-    pair = [np.ones(2), np.ma.array([3.0, 4.0], mask=[True, False])]
-    out = default_collate([pair[first], pair[1 - first]])
-    np.testing.assert_array_equal(out.mask[1 - first], [True, False])
-    assert not out.mask[first].any()
-
-
-def test_masked_scalars_are_kept():
-    out = default_collate([1.0, np.ma.masked, 2])
-    np.testing.assert_array_equal(out.mask, [False, True, False])
-    np.testing.assert_array_equal(out.compressed(), [1, 2])
+@pytest.mark.parametrize("function", [default_collate, sk.Stack(), sk.Stack("f4")])
+@pytest.mark.parametrize("sample", [np.ma.array([1.0, 2.0], mask=[False, True]), np.ma.masked])
+def test_masked_arrays_are_refused(function, sample):
+    plain = np.ones(np.shape(sample))
+    with pytest.raises(TypeError, match=r"batch\[1\] is a masked array; fill it before"):
+        function([plain, sample])
 
 
 # -------------------------------------------------------------------- text
@@ -723,15 +709,6 @@ def test_ints_with_missing_values_do_not_become_floats(library: str) -> None:
         default_collate([make([1, 2]), make([2**53 + 1, None])])
     with pytest.raises(ValueError, match="missing values"):
         Stack("float64")([make([1, None])])
-
-
-def test_masks_hide_values_that_do_not_fit() -> None:
-    hidden = np.ma.array([300, 1], mask=[True, False])
-    out = sk.Stack("i1")([hidden, np.array([2, 3])])
-    assert out.tolist() == [[None, 1], [2, 3]]
-    with pytest.raises(ValueError, match=r"batch\[1\] holds 300"):
-        sk.Stack("i1")([hidden, np.ma.array([300, 1])])
-    assert default_collate([np.ma.masked, 3.0]).tolist() == [None, 3.0]
 
 
 def test_tables_are_stacked_only_if_their_names_agree() -> None:
