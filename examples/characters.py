@@ -29,9 +29,7 @@ def open_file(path):
 def batches(num_workers):
     paths = sk.sources.files(Path(sysconfig.get_path("stdlib")) / "[a-d]*.py")
     paths = [path for path in paths if Path(path).stat().st_size > 1000][:14]
-    return sk.streams.StreamLoader(
-        paths, open_file, ROWS, num_workers, pad_value=0, time_first=True, shuffle=True, seed=0
-    )
+    return sk.streams.StreamLoader(paths, open_file, ROWS, num_workers, pad_value=0, shuffle=True, seed=0)
 
 
 class Network:
@@ -40,7 +38,7 @@ class Network:
     def __init__(self):
         torch.manual_seed(0)
         self.embedding = torch.nn.Embedding(CHARACTERS, 32)
-        self.unit = torch.nn.GRU(32, HIDDEN)
+        self.unit = torch.nn.GRU(32, HIDDEN, batch_first=True)
         self.readout = torch.nn.Linear(HIDDEN, CHARACTERS)
         self.parameters = [
             parameter for part in (self.embedding, self.unit, self.readout) for parameter in part.parameters()

@@ -12,7 +12,6 @@ without this module, too: `prefetch` returns them from process workers without a
 from __future__ import annotations
 
 import math
-from abc import ABC
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +25,8 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("seqkit.torch needs PyTorch: pip install 'seqkit[torch]'") from error
 
-from .collation.base import Collate, Place
-from .collation.leaves import as_arrays, is_array_like, is_masked, stack_arrays
+from .collation.base import Collate
+from .collation.leaves import is_masked, stack_arrays
 from .core.lazy import public_names
 from .core.randomness import as_seed
 from .core.worker import empty, is_placing
@@ -84,8 +83,7 @@ def default_collate(batch: Any) -> Any:
     """
     registry = _rules.default_collate_fn_map.items()
     rules: Any = {kind: _OURS.get(rule, rule) for kind, rule in registry}
-    # PyTorch takes the first rule that fits, so the rule for arrays of other libraries comes last.
-    return _rules.collate(batch, collate_fn_map={**rules, _ArrayLike: _stack_array_likes})
+    return _rules.collate(batch, collate_fn_map=rules)
 
 
 def default_convert(item: Any) -> Any:
@@ -144,19 +142,6 @@ def _are_alike(batch: Sequence[Any]) -> bool:
 
 # Torch makes tensors of these dtypes from arrays. Numpy stacks small arrays 6 to 15 times faster than torch.
 _STACKED_BY_NUMPY = frozenset("?bhilqBHILQefdFD")
-
-
-class _ArrayLike(ABC):  # noqa: B024
-    """Arrays of other libraries, and lists of numbers from tables."""
-
-    @classmethod
-    def __subclasshook__(cls, kind: type) -> bool:
-        return is_array_like(kind)
-
-
-def _stack_array_likes(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
-    arrays = as_arrays(batch, Place("default_collate"))
-    return _stack_arrays([np.asarray(array) for array in arrays], collate_fn_map=collate_fn_map)
 
 
 # In place of the rules of PyTorch that are the keys. Its registry has them, and those that users add.
@@ -275,8 +260,7 @@ class StreamBatch(_StreamBatch):
         is_real: Any = ~self.is_padding
         if self.lengths is None or self.steps is None:
             return is_real  # type: ignore[no-any-return]
-        mask = (torch.arange(self.steps) < self.lengths[:, None]) & is_real[:, None]
-        return mask.T if self.time_first else mask  # type: ignore[no-any-return]
+        return (torch.arange(self.steps) < self.lengths[:, None]) & is_real[:, None]
 
 
 class StreamLoader(_StreamLoader):

@@ -147,19 +147,18 @@ class Samples(View[Any]):
         source, is_bulk = self._sources[0], isinstance(key, list | np.ndarray)
         if is_bulk and not self._takes_lists:
             return list(self._getmany(as_keys(key)))
-        try:
-            return source._get(key if is_bulk or self._takes_keys else source._checked_index(key))
-        except (IndexError, EvaluationError) as error:
-            self._name_the_sampler(key if is_bulk else (key,), error)
-            raise
+        return source._get(key if is_bulk or self._takes_keys else self._checked(key))
 
     def _getmany(self, indices: Any) -> Sequence[Any]:
         source = self._sources[0]
+        return source._getmany(indices if self._takes_keys else list(map(self._checked, indices)))
+
+    def _checked(self, key: Any) -> int:
+        """Return the index of a key in the source. The error about one that is out of range names it."""
         try:
-            return source._getmany(indices if self._takes_keys else list(map(source._checked_index, indices)))
-        except (IndexError, EvaluationError) as error:
-            self._name_the_sampler(indices, error)
-            raise
+            return self._sources[0]._checked_index(key)
+        except IndexError as error:
+            fail(self, key, error)
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
         if not self._sources[0]._reads_ahead:
@@ -179,18 +178,9 @@ class Samples(View[Any]):
     def _position(self, key: Any) -> int | Exception:
         """Return the index of a key in the source, or the error of a key that is out of range."""
         try:
-            return self._sources[0]._checked_index(key)
+            return self._checked(key)
         except Exception as error:
             return error
-
-    def _name_the_sampler(self, keys: Iterable[Any], error: Exception) -> None:
-        """Raise an error that names the sampler if samples are missing because an index is out of range."""
-        n = self._sources[0]._known  # finding the length could read items
-        if not isinstance(error.__cause__ or error, IndexError) or not isinstance(n, int):
-            return
-        for key in keys:
-            if type(key) is int and not -n <= key < n:
-                fail(self, key, IndexError(f"the sampler gave index {key} for {n} samples"))
 
     def _parts(self, i: Any) -> Iterable[tuple[View[Any], Iterable[Any]]]:
         reads_list = isinstance(i, list | np.ndarray) and not self._takes_lists

@@ -562,18 +562,11 @@ class DataLoader(Displayed, Generic[Batch]):
         return batch_of(state, self.__pipeline, self.__upcoming().length)
 
     def __getstate__(self) -> dict[str, Any]:
-        position = self.__current()
-        crc = position.crcs[0] if position.crcs else self.__start[2]
-        place = position.sampler, (position.epoch, position.batch, crc)
-        return {"_place": place, **{name: vars(self)[name] for name in vars(self).keys() - _OF_PROCESS}}
+        return {name: vars(self)[name] for name in vars(self).keys() - _OF_PROCESS}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        sampler, start = state.pop("_place")
         vars(self).update(state)
         self.__renew()
-        restore(self.__pipeline.given, sampler)
-        self.__count(start[0])
-        self.__start = start
 
     # ---------------------------------------------------------------- the object
 

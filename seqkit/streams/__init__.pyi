@@ -1,7 +1,6 @@
 """The names of the package, for type checkers. `__init__.py` imports them when they are used."""
 
 from .batch import StreamBatch
-from .counting import count_chunks
 from .loader import StreamLoader
 
-__all__ = ["StreamBatch", "StreamLoader", "count_chunks"]
+__all__ = ["StreamBatch", "StreamLoader"]

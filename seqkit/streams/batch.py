@@ -47,8 +47,6 @@ class StreamBatch(NamedTuple):
         length.
     steps : int or None
         Steps of the longest chunk.
-    time_first : bool
-        Whether the axis of time comes before that of rows.
 
     Examples
     --------
@@ -66,19 +64,17 @@ class StreamBatch(NamedTuple):
     is_padding: Flags
     lengths: Ints | None
     steps: int | None
-    time_first: bool
 
     @property
     def mask(self) -> Flags:
         """True where `data` comes from a stream, False in padding: the weights of a loss.
 
-        Of shape (rows, steps), or (steps, rows) with `time_first`; (rows,) if there are no `lengths`.
+        Of shape (rows, steps), or (rows,) if there are no `lengths`.
         """
         is_real = ~self.is_padding
         if self.lengths is None or self.steps is None:
             return is_real
-        mask = (np.arange(self.steps) < self.lengths[:, None]) & is_real[:, None]
-        return mask.T if self.time_first else mask
+        return (np.arange(self.steps) < self.lengths[:, None]) & is_real[:, None]
 
 
 @dataclass
@@ -91,13 +87,10 @@ class Collation:
         Makes the data from a list of chunks. None stacks arrays.
     pad_value : number or None
         Fills rows of padding, and short chunks. None fills rows with 0, and refuses short chunks.
-    time_first : bool
-        Whether the axis of time comes before that of rows.
     """
 
     collate_fn: Callable[[list[Any]], Any] | None
     pad_value: Any
-    time_first: bool
 
     def batch(self, rows: list[Row], form: Any) -> StreamBatch:
         """Return the batch of some rows. Rows without a stream have the form of a chunk."""
@@ -117,7 +110,6 @@ class Collation:
             np.array([row.is_padding for row in rows]),
             None if lengths is None else np.where(chunk < 0, 0, lengths),
             None if lengths is None else max(lengths),
-            self.time_first,
         )
 
     def _stacked(self, values: list[Any], place: Place) -> Any:
@@ -141,10 +133,9 @@ class Collation:
         return self._as_one(arrays, dtype)
 
     def _as_one(self, arrays: list[Array], dtype: DType) -> Array:
-        axis = int(self.time_first and arrays[0].ndim > 0)
         shapes = sorted({array.shape for array in arrays})
         if len(shapes) == 1:
-            return np.stack(arrays, axis, dtype=dtype, casting="unsafe")
+            return np.stack(arrays, dtype=dtype, casting="unsafe")
         if len({shape[1:] for shape in shapes}) > 1 or () in shapes:
             raise ValueError(
                 f"StreamLoader: chunks of one batch have shapes {shapes}. Only the first axis may differ"
@@ -154,15 +145,14 @@ class Collation:
                 f"StreamLoader: chunks of one batch have {shapes[0][0]} to {shapes[-1][0]} steps. Set"
                 " pad_value to fill up the short ones, or pass a collate_fn"
             )
-        together = padded(arrays, shapes[-1], dtype, self._filler(dtype))
-        return np.ascontiguousarray(together.swapaxes(0, 1)) if axis else together
+        return padded(arrays, shapes[-1], dtype, self._filler(dtype))
 
     # ---------------------------------------------------------------- padding
 
     def _filled(self, form: Any) -> Any:
         """Return a chunk of padding. Text and other objects are None.
 
-        >>> Collation(None, 7, False)._filled({"x": np.arange(3), "name": "a"})
+        >>> Collation(None, 7)._filled({"x": np.arange(3), "name": "a"})
         {'x': array([7, 7, 7]), 'name': None}
         """
         if isinstance(form, dict):

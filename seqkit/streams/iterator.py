@@ -7,7 +7,7 @@ from typing import Any
 
 from .batch import StreamBatch
 from .lanes import Lanes, NoChunk, Row
-from .reading import Here
+from .reading import InConsumer
 
 __all__ = ["StreamIterator"]
 
@@ -22,7 +22,9 @@ class StreamIterator(Iterator[StreamBatch]):
 
     is_closed = True  # until it is made completely
 
-    def __init__(self, lanes: Lanes, where: Here, collate: Callable[[list[Row], Any], StreamBatch]) -> None:
+    def __init__(
+        self, lanes: Lanes, where: InConsumer, collate: Callable[[list[Row], Any], StreamBatch]
+    ) -> None:
         self._lanes = lanes
         self._where = where
         self._collate = collate

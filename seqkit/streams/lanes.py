@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from ..core.errors import EvaluationError
 from .order import Listed
-from .reading import Here, Stream, StreamFailed, Workers
+from .reading import InConsumer, InWorkers, Stream, StreamFailed
 
 __all__ = ["PADDING", "Ends", "Lanes", "NoChunk", "Padding", "Row", "count_batches"]
 
@@ -92,7 +92,7 @@ class Lanes:
     Parameters
     ----------
     order : Listed or Drawn
-    where : Here or Workers
+    where : InConsumer or InWorkers
     rows : int
         How many lanes.
     ends : Ends
@@ -103,7 +103,7 @@ class Lanes:
     def __init__(
         self,
         order: Listed,
-        where: Here,
+        where: InConsumer,
         rows: int,
         ends: Ends,
         failed: Callable[[StreamFailed, Stream, int], None],
@@ -154,7 +154,7 @@ class Lanes:
         A stream is opened ahead when a worker has read another one to its end.
         """
         where = self._where
-        if not isinstance(where, Workers):
+        if not isinstance(where, InWorkers):
             return
         needed = where.ending()
         if not self._has_begun:
@@ -246,7 +246,7 @@ class Lanes:
         Streams that fail are passed over: the rank that reads them reports them.
         """
         held = [lane.stream for lane in self._lanes if lane.stream is not None]
-        again = (Stream(-1, id_, id_) for id_ in self._order.all_ids())
+        again = (Stream(-1, id_, id_) for id_ in range(self._order.n))
         for stream in again if self._order.length is not None else held:
             try:
                 found = self._where.read(other := Stream(-1, stream.id, stream.sent), 0)

@@ -27,7 +27,7 @@ from .epochs import StreamEpochs
 from .iterator import StreamIterator
 from .lanes import PADDING, Ends, Lanes, Row
 from .order import described
-from .reading import Here, Stream, StreamFailed, Workers
+from .reading import InConsumer, InWorkers, Stream, StreamFailed
 
 __all__ = ["StreamLoader"]
 
@@ -63,8 +63,6 @@ class StreamLoader(Displayed):
         Fills rows of padding and short chunks. None (the default) fills rows with 0, and refuses chunks of
         one batch that differ in length. Text and other objects are None in rows of padding. A batch of chunks
         whose type cannot hold it, such as -1 in unsigned integers, is a ValueError.
-    time_first : bool
-        False (the default) gives arrays of shape (rows, steps, …), True of shape (steps, rows, …).
     strict : bool
         True refuses fewer streams than rows.
     shuffle : bool
@@ -76,8 +74,7 @@ class StreamLoader(Displayed):
         Read every `world_size`-th stream from number `rank` on, in the order of the epoch. All ranks make the
         same number of batches: `batches_per_epoch`, or the number that follows from `lengths`.
     lengths : sequence of int, optional
-        Number of chunks of each stream, for example from `count_chunks`. With it, `len` of the loader is
-        known.
+        Number of chunks of each stream. With it, `len` of the loader is known.
     batches_per_epoch : int, optional
         Number of batches of each epoch (1 or more). Longer epochs are cut, shorter ones go on with padding.
     on_error : "raise" or "skip"
@@ -145,7 +142,6 @@ class StreamLoader(Displayed):
         *,
         padding: Literal["value", "restart", "drop_rows", "stop"] = "value",
         pad_value: Any = None,
-        time_first: bool = False,
         strict: bool = False,
         shuffle: bool = False,
         seed: int | None = None,
@@ -178,7 +174,7 @@ class StreamLoader(Displayed):
         self._streams = streams
         self._opener = Opener(open_fn, resume)
         self._padding = padding
-        self._collation = Collation(collate_fn, pad_value, as_bool(time_first, f"{who}: time_first"))
+        self._collation = Collation(collate_fn, pad_value)
         self.seed = as_seed(seed, f"{who}: seed")
         self._seed_was_drawn = seed is None
         self._epochs = StreamEpochs(
@@ -231,7 +227,7 @@ class StreamLoader(Displayed):
             for number in range(workers)
         ]
         self._nodes = cast("list[Prefetch[Any]]", nodes)
-        self._working: WeakSet[Workers] = WeakSet()
+        self._working: WeakSet[InWorkers] = WeakSet()
         self._alive: WeakSet[StreamIterator] = WeakSet()
         self.failed: list[tuple[int, int, str]] = []
         self._epoch = 0
@@ -285,21 +281,21 @@ class StreamLoader(Displayed):
         """Return the function that makes the batches of one epoch."""
         return self._collation.batch
 
-    def _lanes(self, epoch: int) -> tuple[Lanes, Here]:
+    def _lanes(self, epoch: int) -> tuple[Lanes, InConsumer]:
         """Return the lanes of an epoch, and where they read."""
         seed = node_key("chunks", self.seed, epoch, self._epochs.rank)
         name = partial(described, self._streams)
-        where: Here
+        where: InConsumer
         if self.num_workers:
-            where = Workers(self._nodes, self._limit, self._released, epoch, seed, name)
+            where = InWorkers(self._nodes, self._limit, self._released, epoch, seed, name)
             self._working.add(where)
         else:
-            where = Here(OpenStreams(*self._of_streams), epoch, seed, name)
+            where = InConsumer(OpenStreams(*self._of_streams), epoch, seed, name)
         ends = Ends(self._padding, self._epochs.batches(epoch, self.seed), self._epochs.lengths)
         order = self._epochs.order(epoch, self.seed)
         return Lanes(order, where, self.batch_size, ends, self._fail), where
 
-    def _released(self, workers: Workers) -> None:
+    def _released(self, workers: InWorkers) -> None:
         """End the workers, unless another epoch reads too. The next read starts new ones."""
         self._working.discard(workers)
         if not self._working:

@@ -24,6 +24,8 @@ class Listed:
 
     Attributes
     ----------
+    n : int
+        How many streams all ranks have. 0 if they can only be iterated.
     length : int or None
         How many streams the rank has. None if they can only be iterated.
 
@@ -40,7 +42,7 @@ class Listed:
         self._permutation = None if seed is None else Permutation(n, node_key("streams", seed, epoch, 0))
         self._rank = rank
         self._world_size = world_size
-        self._n = n
+        self.n = n
         self.length: int | None = len(range(rank, n, world_size))
 
     def has(self, number: int, *, is_needed: bool = True) -> bool:
@@ -55,11 +57,6 @@ class Listed:
     def sent(self, number: int) -> Any:
         """Return what a worker needs to open a stream: its id here, or the user's object. Call it once."""
         return self.id(number)
-
-    def all_ids(self) -> Iterator[int]:
-        """Return the ids of all streams that can be read again, also of other ranks, own streams first."""
-        yield from map(self.id, range(self.length or 0))
-        yield from range(self._n)
 
 
 class Drawn(Listed):

@@ -24,7 +24,7 @@ from ..engine.prefetch import Prefetch
 from ..engine.reader import Reader, Reading
 from .chunks import OPEN, Key, Opening, keys
 
-__all__ = ["Here", "Stream", "StreamFailed", "Workers"]
+__all__ = ["InConsumer", "InWorkers", "Stream", "StreamFailed"]
 
 _passes = count()  # numbers of passes, unique in this process
 
@@ -69,7 +69,7 @@ class Stream:
         self.deaths = 0  # of its worker, since it gave a chunk
 
 
-class Here:
+class InConsumer:
     """Read streams in the consumer's thread.
 
     Parameters
@@ -145,7 +145,7 @@ class Here:
         self.close()
 
 
-class Workers(Here):
+class InWorkers(InConsumer):
     """Read streams ahead of the consumer, in nodes of one worker each.
 
     Parameters
@@ -156,14 +156,14 @@ class Workers(Here):
     released : callable
         Called once nothing is read any more.
     epoch, seed, name
-        See `Here`.
+        See `InConsumer`.
     """
 
     def __init__(
         self,
         nodes: list[Prefetch[Any]],
         limit: int,
-        released: Callable[[Workers], None],
+        released: Callable[[InWorkers], None],
         epoch: int,
         seed: int,
         name: Callable[[int], str],

@@ -311,7 +311,7 @@ DATA = [range(10), [*range(10)], np.arange(10), sk.smap(abs, range(10)), Own()]
 @pytest.mark.parametrize(
     ("way", "index"), [({}, 99), ({}, 10), ({}, -11), (WAYS[1].values[0], 99), (WAYS[2].values[0], 99)]
 )
-def test_an_index_that_the_data_set_has_not_names_the_sampler(way: Any, data: Any, index: int) -> None:
+def test_an_index_that_the_data_set_has_not_is_named(way: Any, data: Any, index: int) -> None:
     keys: list[Any] = [[0, -10], [3, index], [4, 5]]
     loaders = [{"batch_sampler": keys}, {"batch_size": None, "sampler": [0, index, 4]}]
     for options in loaders:
@@ -320,10 +320,8 @@ def test_an_index_that_the_data_set_has_not_names_the_sampler(way: Any, data: An
             next(batches)
             with pytest.raises(sk.EvaluationError) as caught:
                 next(batches)
-            assert caught.value.message.startswith(
-                f"samples[{index}] failed: IndexError: the sampler gave index"
-            )
-            assert caught.value.message.endswith(f"the sampler gave index {index} for 10 samples")
+            assert isinstance(caught.value.__cause__, IndexError)
+            assert str(index) in caught.value.message
             assert (caught.value.worker is not None) == ("num_workers" in way)
             assert np.sum(next(batches)) in (4, 9)
 
@@ -360,9 +358,9 @@ def test_the_view_of_a_loader_with_a_sampler_is_a_sequence(way: Any, order: str)
 
 def test_a_failing_batch_of_the_view_names_its_keys() -> None:
     loader = sk.DataLoader(range(10), 2, sampler=[0, 1, 99, 2], collate_fn=list)
-    with pytest.raises(sk.EvaluationError, match="the sampler gave index 99 for 10 samples") as caught:
+    with pytest.raises(sk.EvaluationError, match="IndexError: range object index out of range") as caught:
         loader.view[1]
-    assert "path: batch[1] → gather[2] → samples[99]" in str(caught.value)
+    assert "path: batch[1] → gather[2] → samples[99] → source[99]" in str(caught.value)
     assert loader.view[0] == [0, 1]
 
 
@@ -438,7 +436,7 @@ def test_a_node_below_a_loader_learns_the_order_of_its_sampler(kind: str, way: A
     ):
         batches = iter(loader)
         assert plain(islice(batches, 3)) == [[7, 0], [6, 0], [5, 2]]
-        with pytest.raises(sk.EvaluationError, match="the sampler gave index 99 for 10 samples"):
+        with pytest.raises(sk.EvaluationError, match="index 99 out of range for length 10"):
             next(batches)
         assert plain(batches) == [[9, 1]]
 

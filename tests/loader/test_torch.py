@@ -594,9 +594,9 @@ def test_a_copy_goes_on_whatever_torchs_generator_gives() -> None:
     batches = iter(loader)
     next(batches)
     copied = pickle.loads(pickle.dumps(loader))
-    expected = [[batch.tolist() for batch in batches], plain(loader)]
+    expected = plain(loader)
     torch.manual_seed(5)
-    assert [plain(copied), plain(copied)] == expected
+    assert plain(copied) == expected
 
 
 def test_a_state_without_a_seed_goes_on_whatever_torchs_generator_gives() -> None:
@@ -932,16 +932,6 @@ def test_attributes_are_those_of_torch() -> None:
     assert mine.collate_fn([1, 2]).tolist() == [1, 2]
 
 
-def test_a_loader_pickles_with_its_place() -> None:
-    loader = Ours(stored(), 3, shuffle=True, seed=1)
-    expected = [batch[1].tolist() for batch in loader]
-    loader.set_epoch(0)
-    batches = iter(loader)
-    next(batches)
-    copy = pickle.loads(pickle.dumps(loader))
-    assert [batch[1].tolist() for batch in copy] == expected[1:]
-
-
 @every_way
 def test_a_loader_goes_on_where_another_one_was(way: dict[str, Any]) -> None:
     def loader(**more: Any) -> Any:
@@ -1060,19 +1050,6 @@ def test_arrays_that_run_backwards_are_stacked() -> None:  # torch refuses them
     assert ours.default_collate([np.arange(3)[::-1], np.arange(3)]).tolist() == [[2, 1, 0], [0, 1, 2]]
 
 
-class Exported:
-    """An array of another library, which has the protocol of numpy."""
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return np.array([1, 2], np.float32)
-
-
-def test_arrays_of_other_libraries_become_tensors() -> None:
-    batch = ours.default_collate([{"x": Exported()}, {"x": Exported()}])
-    assert batch["x"].dtype == torch.float32
-    assert batch["x"].tolist() == [[1, 2], [1, 2]]
-
-
 # -------------------------------------------------------------------- streams
 
 
@@ -1088,11 +1065,8 @@ def frames(stream: list[int]) -> Iterator[Frame]:
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("method", ["thread", "process"])
-@pytest.mark.parametrize("time_first", [False, True])
-def test_a_stream_loader_gives_the_same_batches_as_tensors(
-    workers: int, method: Any, time_first: bool
-) -> None:
-    options: dict[str, Any] = {"pad_value": 0, "time_first": time_first, "lengths": [3, 1, 2]}
+def test_a_stream_loader_gives_the_same_batches_as_tensors(workers: int, method: Any) -> None:
+    options: dict[str, Any] = {"pad_value": 0, "lengths": [3, 1, 2]}
     streams = [[3, 3, 2], [4], [1, 2]]
     plain = list(sk.streams.StreamLoader(streams, frames, 2, **options))
     loader = ours.StreamLoader(streams, frames, 2, workers, method=method, **options)

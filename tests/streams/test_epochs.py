@@ -32,7 +32,6 @@ PASSES: dict[str, Callable[[Any], Callable[[], Any]]] = {
     "uniter": lambda given: partial(list, sk.uniter(given)),
     "open_fn": lambda given: partial(list, StreamLoader([0], given, 1)),
     "streams": lambda given: partial(list, StreamLoader(given, range, 2)),
-    "count_chunks": lambda given: partial(sk.streams.count_chunks, [0], given),
     "data set": lambda given: partial(list, sk.DataLoader(given, 2)),
     "data set of the reader": lambda given: partial(list, sk.DataLoader(given, 2, iterable_split="reader")),
 }

@@ -40,7 +40,6 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"batch_size": 0}, ValueError, "batch_size must be a positive int, got 0"),
     ({"num_workers": -1}, ValueError, "num_workers must be an int of at least 0"),
     ({"padding": "zeros"}, ValueError, "padding must be one of 'value', 'restart', 'drop_rows', 'stop'"),
-    ({"time_first": 1}, TypeError, "time_first must be a bool"),
     ({"on_error": "ignore"}, ValueError, "on_error must be one of 'raise', 'skip'"),
     ({"timeout": 1}, ValueError, "timeout needs workers"),
     ({"timeout": -1, "num_workers": 1}, ValueError, "timeout must be a number of seconds above 0"),
@@ -177,13 +176,9 @@ PAIR = [(4, 4), (3,), (4, 2)]
 
 
 @every_kind
-@pytest.mark.parametrize("time_first", [False, True])
-def test_short_chunks_are_filled_up_and_masked(workers: int, method: Any, time_first: bool) -> None:
-    loader = StreamLoader(PAIR, steps, 2, workers, pad_value=-1, time_first=time_first, method=method)
-    first, second, third = loader
-    data, mask = (
-        (first.data.swapaxes(0, 1), first.mask.T) if time_first else (first.data, first.mask)  # type: ignore[union-attr]
-    )
+def test_short_chunks_are_filled_up_and_masked(workers: int, method: Any) -> None:
+    first, second, third = StreamLoader(PAIR, steps, 2, workers, pad_value=-1, method=method)
+    data, mask = first.data, first.mask
     assert data.shape == (2, 4, 2)
     assert data.dtype == np.float32
     assert (data[0] == 80).all()
@@ -191,8 +186,7 @@ def test_short_chunks_are_filled_up_and_masked(workers: int, method: Any, time_f
     assert (data[1, 3] == -1).all()
     assert mask.tolist() == [[True] * 4, [True] * 3 + [False]]
     assert second.mask.all()
-    rows = third.data.swapaxes(0, 1) if time_first else third.data
-    assert (rows[0] == -1).all()
+    assert (third.data[0] == -1).all()
     assert third.is_padding.tolist() == [True, False]
     assert third.mask.sum() == 2
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.streams import StreamLoader, count_chunks
+from seqkit.streams import StreamLoader
 
-from .model import KINDS, numbers, shown
+from .model import KINDS
 
 every_kind = pytest.mark.parametrize(("workers", "method"), KINDS)
 
@@ -300,24 +300,3 @@ def test_views_as_chunks_are_not_computed_for_their_length() -> None:
         return [sk.smap(fail, range(3))]
 
     assert next(iter(StreamLoader([0], open_fn, 2, 0, len, padding="drop_rows"))).data == 1
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("method", ["thread", "process"])
-def test_chunks_are_counted(workers: int, method: Any) -> None:
-    lengths = [3, 0, 5]
-    assert count_chunks(lengths, numbers, workers, method=method) == lengths
-    assert count_chunks(sk.view(lengths), sk.arange, workers, method=method) == lengths
-    loader = StreamLoader(lengths, numbers, 2, lengths=count_chunks(lengths, numbers))
-    assert len(loader) == len(shown(loader))
-
-
-def test_a_stream_that_cannot_be_counted_is_named() -> None:
-    with pytest.raises(sk.EvaluationError, match=r"smap\[1\] failed: OSError: cannot be opened"):
-        count_chunks([1, 99], arrays)
-    with pytest.raises(TypeError, match="count_chunks: streams must be a sequence or an iterable"):
-        count_chunks("log.txt", open)
-    with pytest.raises(TypeError, match="count_chunks: open_fn must be callable"):
-        count_chunks([1], 3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="count_chunks: nworkers must be an int of at least 0"):
-        count_chunks([1], range, -1)

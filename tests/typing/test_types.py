@@ -394,7 +394,6 @@ def test_functions_say_what_items_their_views_have(name: str) -> None:
 
 
 def test_batches_of_streams() -> None:
-    assert_type(sk.streams.count_chunks(numbers, range), list[int])
     for batch in sk.streams.StreamLoader(numbers, range, 2, lengths=numbers, resume=None):
         assert_type(batch, sk.streams.StreamBatch)
         assert_type(batch.is_first, npt.NDArray[np.bool_])
