@@ -11,14 +11,13 @@ from html import escape as _escape
 from shutil import get_terminal_size
 
 __all__ = [
-    *("ALARM", "MONO", "bar", "card", "cut", "escape", "facts", "faint", "frame", "in_a_line", "pre", "row"),
-    *("scrolling", "table", "text", "visible", "width", "with_code"),
+    *("ALARM", "MONO", "card", "cut", "escape", "faint", "frame", "in_a_line", "pre", "row"),
+    *("table", "text", "visible", "width"),
 ]
 
 MONO = "font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 LINE = "1px solid rgba(128,128,128,0.35)"
 TINT = "rgba(128,128,128,0.08)"
-ACCENT = "#3b82c4"  # a blue, readable on white and on black
 ALARM = "#d9534f"  # a red, readable on both
 
 
@@ -100,16 +99,6 @@ def text(found: object) -> str:
     return frame(pre(escape(found)).replace("white-space:pre", "white-space:pre-wrap"))
 
 
-def with_code(text: object) -> str:
-    """Return a text for HTML, with the names between backticks in a monospace font.
-
-    >>> with_code("`f` sleeps").endswith(">f</span> sleeps")
-    True
-    """
-    parts = map(escape, str(text).split("`"))
-    return "".join(f'<span style="{MONO}">{part}</span>' if i % 2 else part for i, part in enumerate(parts))
-
-
 def faint(text: str) -> str:
     """Return HTML that stands back.
 
@@ -144,43 +133,14 @@ def card(title: str, *parts: str, colour: str = "") -> str:
     return f'<div style="{style}">{head}{"".join(parts)}</div>'
 
 
-def table(rows: Iterable[Sequence[str]], head: Sequence[str] = (), right: Iterable[int] = ()) -> str:
-    """Return a table of cells in HTML. The columns numbered in `right` are aligned to the right.
+def table(rows: Iterable[Sequence[str]]) -> str:
+    """Return a table of cells in HTML.
 
-    >>> table([["<b>a</b>", "1"]], head=["name", "items"], right=[1]).count("<td")
+    >>> table([["<b>a</b>", "1"]]).count("<td")
     2
     """
-    style = "padding:2px 14px 2px 0;border:0;background:transparent;vertical-align:top;text-align:"
-    sides = dict.fromkeys(right, "right;white-space:nowrap")
-
-    def cells(tag: str, texts: Sequence[str], weight: str = "") -> str:
-        found = [
-            f'<{tag} style="{style}{sides.get(i, "left")}{weight}">{text}</{tag}>'
-            for i, text in enumerate(texts)
-        ]
-        return f'<tr style="background:transparent">{"".join(found)}</tr>'
-
-    top = f"<thead>{cells('th', head, ';font-weight:600')}</thead>" if head else ""
+    style = "padding:2px 14px 2px 0;border:0;background:transparent;vertical-align:top;text-align:left"
+    cells = ("".join(f'<td style="{style}">{text}</td>' for text in texts) for texts in rows)
+    body = "".join(f'<tr style="background:transparent">{row}</tr>' for row in cells)
     whole = "border-collapse:collapse;border:0;margin:2px 0;width:auto;font-size:inherit;color:inherit"
-    body = "".join(cells("td", texts) for texts in rows)
-    return f'<table style="{whole};font-variant-numeric:tabular-nums">{top}<tbody>{body}</tbody></table>'
-
-
-def scrolling(text: str) -> str:
-    """Return HTML that scrolls if the page is narrow.
-
-    >>> scrolling("<i></i>").count("overflow-x:auto")
-    1
-    """
-    return f'<div style="overflow-x:auto">{text}</div>'
-
-
-def bar(share: float, colour: str = ACCENT) -> str:
-    """Return a horizontal bar for a share between 0 and 1.
-
-    >>> "width:50.0%" in bar(0.5)
-    True
-    """
-    inner = f"width:{100 * min(max(share, 0.0), 1.0):.1f}%;height:8px;background:{colour};border-radius:2px"
-    outer = "display:inline-block;width:90px;height:8px;background:rgba(128,128,128,0.2);border-radius:2px"
-    return f'<div style="{outer};vertical-align:middle"><div style="{inner}"></div></div>'
+    return f'<table style="{whole}"><tbody>{body}</tbody></table>'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -35,7 +35,7 @@ HEAD = ("stage", "share", "items", "median", "p95", "first", "size")
 
 @dataclass(frozen=True, repr=False)
 class Profile(Measurement):
-    """What `profile` found. Its text is a table and the `diagnosis`. In notebooks it has coloured bars."""
+    """What `profile` found. Its text is a table and the `diagnosis`."""
 
     @property
     def diagnosis(self) -> Diagnosis:
@@ -43,7 +43,7 @@ class Profile(Measurement):
         return diagnose(self)
 
     def __str__(self) -> str:
-        rows = [HEAD, *((line, *cells) for line, _, cells in self._rows())]
+        rows = [HEAD, *((stage.line, *self._cells(stage)) for stage in self.stages)]
         first, *widths = (max(map(len, column)) for column in zip(*rows, strict=True))
         first = min(first, max(html.width() - sum(widths) - 2 * len(widths), 10))
         table = [
@@ -56,20 +56,15 @@ class Profile(Measurement):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        rows = []
-        for line, share, cells in self._rows():
-            code = f'<span style="{html.MONO};white-space:pre">{html.escape(line)}</span>'
-            rows.append([code, html.bar(share), *map(html.escape, cells)])
-        notes = "".join(f"<div>{html.faint(html.escape(line))}</div>" for line in self._summary())
-        found = f"<p><b>{html.with_code(self.diagnosis)}</b></p>"
-        head = HEAD[0], "", *HEAD[1:]
-        return html.frame(found, html.scrolling(html.table(rows, head, range(2, len(head)))), notes)
+        return html.text(self)
 
-    def _rows(self) -> Iterator[tuple[str, float, Sequence[str]]]:
-        """Yield the line, the share and the cells of each stage. Waiting for workers has no share."""
-        for stage in self.stages:
-            share = 0.0 if stage.waits else stage.seconds / max(self.seconds, 1e-9)
-            yield stage.line, share, _cells(stage, share)
+    def _cells(self, stage: Stage) -> list[str]:
+        if not stage.items and not stage.failed:
+            return ["-"] * 6
+        share = "-" if stage.waits else percent(stage.seconds / max(self.seconds, 1e-9))
+        items = count(stage.items) + (f" ({stage.failed} failed)" if stage.failed else "")
+        times = [seconds(value) for value in (stage.median_s, stage.p95_s, stage.first_s)]
+        return [share, items, *times, size(stage.nbytes) if stage.nbytes else "-"]
 
     def _summary(self) -> list[str]:
         """Return lines about the consumer and the nodes."""
@@ -92,15 +87,6 @@ class Profile(Measurement):
                     f"`{blocks}` blocked the loop for {seconds(now.late_ns / 1e9)} between two awaits."
                 )
         return lines
-
-
-def _cells(stage: Stage, share: float) -> list[str]:
-    if not stage.items and not stage.failed:
-        return ["-"] * 6
-    items = count(stage.items) + (f" ({stage.failed} failed)" if stage.failed else "")
-    times = [seconds(value) for value in (stage.median_s, stage.p95_s, stage.first_s)]
-    text = "-" if stage.waits else percent(share)
-    return [text, items, *times, size(stage.nbytes) if stage.nbytes else "-"]
 
 
 # A loop of coroutines that was later than this is worth a line.
@@ -138,7 +124,7 @@ def profile(
     Returns
     -------
     Profile
-        Print it to see a table and the diagnosis. In a notebook it displays with bars.
+        Print it to see a table and the diagnosis.
 
     Raises
     ------

@@ -13,7 +13,7 @@ from ..core.tracebacks import hiding_frames
 from ..core.units import plural
 from ..core.view import Indexable
 from .explain import column, drawing
-from .html import ALARM, cut, escape, faint, frame, pre, visible
+from .html import cut, text, visible
 from .rewriting import without_nodes
 from .steps import Step, Steps, key_of, label, path_of, stage_row
 from .subject import refuse_one_shots, viewed
@@ -56,17 +56,13 @@ class Trace:
         return {text: list(indices.values()) for text, indices in found.items()}
 
     def __str__(self) -> str:
-        tree = [text for text, _ in _lines(self.step)]
-        return visible("\n".join(map(cut, [self._title(), *tree, *self._notes()])))
+        return visible("\n".join(map(cut, [self._title(), *_lines(self.step), *self._notes()])))
 
     def __repr__(self) -> str:
         return str(self)
 
     def _repr_html_(self) -> str:
-        title = f"<div><b>{escape(self._title())}</b></div>"
-        lines = (_html(text, step) for text, step in _lines(self.step))
-        notes = "".join(f"<div>{faint(escape(note))}</div>" for note in self._notes())
-        return frame(title, pre("\n".join(lines)), notes, stage_row(self.step))
+        return text(self) + stage_row(self.step)
 
     def _title(self) -> str:
         if path := self.failed:
@@ -152,20 +148,18 @@ def _traced(view: Any, i: Any) -> Trace:
     return Trace(Steps(_MOST_PARTS).of(view, i))
 
 
-def _lines(root: Step) -> list[tuple[str, Step | None]]:
-    """Return the lines of the tree with their steps. The line that counts further parts has none."""
+def _lines(root: Step) -> list[str]:
     tree: Iterator[tuple[str, Step | str]] = drawing(root, _parts)
     rows = [(branch + (step if isinstance(step, str) else label(step)), step) for branch, step in tree]
     width = column(head for head, _ in rows)
-    found: list[tuple[str, Step | None]] = []
+    found: list[str] = []
     for head, step in rows:
-        if isinstance(step, str):
-            found.append((head, None))
-            continue
-        taken, text = "", f"✗ {step.error}" if step.error else "not computed"
-        if step.value is not None:
-            taken, text = ("", "") if step.is_same else (seconds(step.seconds), step.value.line())
-        found.append((f"{head:<{width}}   {taken:>8}  {text}".rstrip(), step))
+        taken, about = "", ""
+        if not isinstance(step, str) and not step.is_same:
+            about = f"✗ {step.error}" if step.error else "not computed"
+            if step.value is not None:
+                taken, about = seconds(step.seconds), step.value.line()
+        found.append(f"{head:<{width}}   {taken:>8}  {about}".rstrip())
     return found
 
 
@@ -176,10 +170,3 @@ def _parts(step: Step | str) -> list[Step | str]:
     inner: list[Step | str] = [part for part in step.parts if part.value is not None or part.failed()]
     left = len(step.parts) - len(inner)
     return [*inner, *[f"… {left:,} more"] * (left > 0)]
-
-
-def _html(text: str, step: Step | None) -> str:
-    text = escape(cut(text, 160))
-    if step is not None and step.error:
-        return f'<span style="color:{ALARM};font-weight:600">{text}</span>'
-    return faint(text) if step is None or step.value is None or step.is_same else text

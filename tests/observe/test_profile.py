@@ -13,7 +13,6 @@ import pytest
 import seqkit as sk
 from seqkit.observe import probe, profile
 from seqkit.observe.choose import Choice
-from seqkit.observe.html import bar
 from seqkit.streams import StreamLoader
 from seqkit.testing import CountingSource
 
@@ -241,11 +240,7 @@ def test_the_table_has_shares_and_percentiles_and_ends_with_the_diagnosis(clock,
     assert third.split()[:9] == ["└─", "smap(work)", "75", "%", "3", "1.5", "ms", "1.5", "ms"]
     assert lines[-1] == str(found.diagnosis)
     assert repr(found) == str(found)
-    html = found._repr_html_()
-    assert "smap(<rest><rest>" in page(html).text
-    assert bar(0.75) in html
-    assert "`" in str(found.diagnosis)
-    assert "`" not in html
+    assert str(found) in page(found._repr_html_()).text
     assert json.loads(json.dumps(asdict(profile(sk.batch(range(10), 5)))))["items"] == 2
 
 
