@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -257,7 +256,7 @@ def _read(
         stack.enter_context(errstate("wrap"))  # tells the errors of items from those of the engine
         for node in nodes:
             stack.callback(node.close)
-        since, done, items = begun, 0, _items(pipeline.view, None if nodes else most)
+        since, done, items = begun, 0, pipeline.view._iter(pipeline.view._plan())
         while most is None or done < most:
             try:
                 item = next(items)
@@ -284,15 +283,6 @@ def _read(
         read.after = [node.statistics() for node in nodes]
         del items
     return read
-
-
-def _items(view: View[Any], most: int | None) -> Iterator[Any]:
-    """Iterate a view. Without nodes, no more items are asked for than `most`."""
-    plan = view._plan()
-    if most is not None and isinstance(plan, range):
-        return view._iter(plan[:most])
-    items = view._iter(plan)
-    return items if most is None else islice(items, most)
 
 
 # -------------------------------------------------------------------- figures
