@@ -23,7 +23,7 @@ from .subject import one_shot_of
 
 __all__ = [
     *("MEASURING_S", "Choice", "Cost", "Measured", "Speed"),
-    *("choose", "decided", "in_words_of", "settle", "told"),
+    *("choose", "decided", "arguments_of", "settle", "instruction"),
 ]
 
 
@@ -107,10 +107,10 @@ class Choice:
 _OF_LOADERS = {"nworkers": "num_workers"}
 
 
-def in_words_of(subject: str, settings: dict[str, Any]) -> dict[str, Any]:
+def arguments_of(subject: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Return arguments of `prefetch` as those of the object that was measured: a view, a node or a loader.
 
-    >>> in_words_of("DataLoader", {"nworkers": 4, "method": "thread"})
+    >>> arguments_of("DataLoader", {"nworkers": 4, "method": "thread"})
     {'num_workers': 4, 'method': 'thread'}
     """
     if subject in ("view", "prefetch"):
@@ -118,12 +118,12 @@ def in_words_of(subject: str, settings: dict[str, Any]) -> dict[str, Any]:
     return {_OF_LOADERS.get(name, name): value for name, value in settings.items()}
 
 
-def told(subject: str, settings: dict[str, Any]) -> str:
+def instruction(subject: str, settings: dict[str, Any]) -> str:
     """Return a sentence with code to paste.
 
-    >>> told("view", {"nworkers": 4})
+    >>> instruction("view", {"nworkers": 4})
     'Write `sk.prefetch(view, nworkers=4)`.'
-    >>> told("DataLoader", {"num_workers": 4, "shm_size": 48 << 20})
+    >>> instruction("DataLoader", {"num_workers": 4, "shm_size": 48 << 20})
     'Pass `num_workers=4, shm_size=48 << 20` to DataLoader.'
     """
     named = {"shm_size": lambda value: f"{value >> 20} << 20"}

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..core.units import size
 from ..engine.statistics import Statistics
-from .choose import Choice, in_words_of, told
+from .choose import Choice, arguments_of, instruction
 from .units import percent
 
 __all__ = ["Diagnosis", "Measurement", "NodeFigures", "Stage", "diagnose"]
@@ -238,8 +238,8 @@ def _full_memory(m: Measurement) -> Diagnosis | None:
                 f"{now.misses} of {now.jobs} results did not fit a slot of {size(now.slot_bytes)} and were"
                 f" sent through a pipe. The workers need at least {need} MiB of shared memory."
             )
-            settings = in_words_of(m.subject, {"shm_size": need * MIB})
-            return Diagnosis("small slots", finding, told(m.subject, settings), settings)
+            settings = arguments_of(m.subject, {"shm_size": need * MIB})
+            return Diagnosis("small slots", finding, instruction(m.subject, settings), settings)
     return None
 
 
@@ -261,11 +261,9 @@ def _read_by_one(m: Measurement) -> Diagnosis | None:
             " index."
         )
         return Diagnosis("one worker reads it", finding, remedy)
-    remedy = "Let the data set choose its part by"
     settings = {"iterable_split": "workers"}
-    return Diagnosis(
-        "one worker reads it", finding, f"{remedy} `get_worker_info`. {told(m.subject, settings)}", settings
-    )
+    remedy = f"Let the data set choose its part by `get_worker_info`. {instruction(m.subject, settings)}"
+    return Diagnosis("one worker reads it", finding, remedy, settings)
 
 
 def _other_workers(m: Measurement) -> Diagnosis | None:
@@ -283,8 +281,8 @@ def _other_workers(m: Measurement) -> Diagnosis | None:
     if measured.holds_lock and node is not None and node.method == "thread":
         cause = "interpreter lock"
     subject = "prefetch" if m.limiting > 0 else m.subject
-    settings = in_words_of(subject, choice.settings)
-    return Diagnosis(cause, f"{_where(m)} {choice.why}", told(subject, settings), settings)
+    settings = arguments_of(subject, choice.settings)
+    return Diagnosis(cause, f"{_where(m)} {choice.why}", instruction(subject, settings), settings)
 
 
 def _slow_stage(m: Measurement) -> Diagnosis:

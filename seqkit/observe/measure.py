@@ -82,7 +82,7 @@ class Cost:
         return min(workers * self.items_per_s, cpus / max(self.cpu_s, 1e-9))
 
 
-class _Stood:
+class _Waits:
     """A clock of items (see `clock.py`): how long they waited for nodes below."""
 
     def __init__(self) -> None:
@@ -100,15 +100,15 @@ def cost_of(view: View[Any], start: int, seconds: float) -> tuple[Cost, int]:
 
     The first item is left out of the cost if there are others: it imports modules and opens files.
     """
-    stood = _Stood()
+    waits = _Waits()
 
     def now() -> tuple[float, float, float, float]:
-        return perf_counter() - stood.seconds, thread_time(), times_s("thread-self")[1], _sleeps()
+        return perf_counter() - waits.seconds, thread_time(), times_s("thread-self")[1], _sleeps()
 
     failed, error, begun = 0, "", now()
     until = begun[0] + seconds
     items, done, first = view._iter(plan_from(view, start)), 0, 0
-    current_clock.set(stood)
+    current_clock.set(waits)
     try:
         while not done or perf_counter() < until:
             try:

@@ -162,7 +162,7 @@ def _reader(view: View[Any], i: Any, held: Held) -> Callable[[], Any]:
             if not (isinstance(value, View) and any(isinstance(node, _Held) for node in walk(value))):
                 return value
         except Exception:
-            if not any(source.was_in_vain for source in sources):
+            if not any(source.lacked_an_item for source in sources):
                 raise
         return view._get(i)
 
@@ -178,12 +178,12 @@ class _Held(View[Any]):
         self._random_count, self._order_count = source._random_count, source._order_count
         self._name = source._name
         self._held = {key_of(j): value for view, j, value in reversed(held) if view is source}
-        self.was_in_vain = False
+        self.lacked_an_item = False
 
     def _get(self, i: Any) -> Any:
         key = key_of(i)
         if key not in self._held:
-            self.was_in_vain = True
+            self.lacked_an_item = True
             raise LookupError(f"item {brief(i)} is not known")
         return self._held[key]
 

@@ -11,7 +11,7 @@ from ..core.units import plural
 from ..core.view import Indexable
 from ..engine.prefetch import Prefetch, prefetch
 from . import html
-from .choose import MEASURING_S, Choice, choose, in_words_of, told
+from .choose import MEASURING_S, Choice, arguments_of, choose, instruction
 from .explain import text_of
 from .subject import is_loader, viewed
 from .units import rounded
@@ -95,12 +95,12 @@ class Tuning:
     @property
     def settings(self) -> dict[str, Any]:
         """The arguments of `prefetch` or of the loader: ``sk.prefetch(view, **found.settings)``."""
-        return in_words_of(self.subject, self.choice.settings)
+        return arguments_of(self.subject, self.choice.settings)
 
     @property
     def code(self) -> str:
         """A sentence with code to paste: a call of `prefetch`, or the arguments of a loader."""
-        return told(self.subject, self.settings)
+        return instruction(self.subject, self.settings)
 
     def __str__(self) -> str:
         return html.visible("\n".join([f"tune: {self.view}", *self._table(), self.choice.why, self.code]))

@@ -29,8 +29,8 @@ __all__ = [
     "check_names",
     "choose",
     "chosen",
-    "in_blocks",
     "listed",
+    "read_in_blocks",
     "read_many",
 ]
 
@@ -188,7 +188,7 @@ def read_many(data: Any, indices: Indices) -> Sequence[Any] | None:
     return as_results(data.__getitems__(wanted), len(wanted), "__getitems__")
 
 
-def in_blocks(view: View[Any], plan: Plan, size: int) -> Iterator[Any]:
+def read_in_blocks(view: View[Any], plan: Plan, size: int) -> Iterator[Any]:
     """Iterate a view with one batched read for `size` items. Items of a block that fails are read singly."""
     indices, ahead = tee(each(plan))
     ready: deque[Any] = deque()

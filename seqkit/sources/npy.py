@@ -14,7 +14,7 @@ from ..core.indices import Plan
 from ..core.source import Source
 from ..core.view import View
 from ..core.worker import Opened
-from .columns import as_names, check_names, choose, in_blocks
+from .columns import as_names, check_names, choose, read_in_blocks
 from .files import existing, naming
 from .per_process import PerProcess
 
@@ -83,7 +83,7 @@ class MappedRows(Source[Any], Opened):
     def _iter(self, plan: Plan) -> Iterator[Any]:
         # The file is checked before each block, which is copied, or before a large row.
         row_bytes = self._data.nbytes // max(1, int(self._n))
-        return in_blocks(self, plan, max(1, BLOCK_BYTES // max(1, row_bytes)))
+        return read_in_blocks(self, plan, max(1, BLOCK_BYTES // max(1, row_bytes)))
 
     def _arguments(self, sources: list[str]) -> str:
         return f"<ndarray of {self._n} in {os.path.basename(self._path)}>"

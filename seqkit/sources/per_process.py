@@ -21,7 +21,7 @@ from ..core.view import Indexable, T, U, V, View
 from ..core.worker import Opened
 from ..views.bases.columns import Columns
 from ..views.smap import Smap, await_call
-from .columns import chosen, in_blocks, read_many
+from .columns import chosen, read_in_blocks, read_many
 from .files import name_file
 from .handles import Handles
 
@@ -223,7 +223,7 @@ class PerProcess(Columns[Any], Opened):
         yield from self._opening(lambda rows: rows.ranges(runs(indices, width, self._n)))
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        return super()._iter(plan) if self._block == 1 else in_blocks(self, plan, self._block)
+        return super()._iter(plan) if self._block == 1 else read_in_blocks(self, plan, self._block)
 
     def _column_names(self) -> tuple[str, ...] | None:
         return self._opening(lambda rows: rows.names if isinstance(rows, TableReader) else None)  # type: ignore[no-any-return]
