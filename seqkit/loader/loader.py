@@ -233,11 +233,11 @@ class DataLoader(Displayed, Generic[Batch]):
         # Where a state goes on: an epoch, a batch, and a checksum of the keys before it.
         self.__start: tuple[int, int, int | None] = 0, 0, None
         self.__pipeline: Pipeline
-        self.__told: int | None = None  # the epoch that a sampler of another library was told last
+        self.__foreign_epoch: int | None = None  # that a sampler of another library was told last
         self.__is_closed = self.__is_seeded = False
-        self.__said: set[str] = set()
-        self.__renew()
-        self.__take({field.name: getattr(self, field.name) for field in fields(self)})
+        self.__warned: set[str] = set()
+        self.__forget_workers()
+        self.__use({field.name: getattr(self, field.name) for field in fields(self)})
         if self.pin_memory and self._kind.pinner is None:
             warn(
                 f"'pin_memory' argument is set as true but {self._kind.no_pinning}, then device pinned memory"
@@ -249,7 +249,7 @@ class DataLoader(Displayed, Generic[Batch]):
         if workers < self.num_workers and self.iterable_split is None:
             warn_of_one_reader(self.dataset, self.num_workers)
 
-    def __renew(self) -> None:
+    def __forget_workers(self) -> None:
         """Begin without workers."""
         self.__lock = threading.RLock()
         self.__nodes: WeakSet[Prefetch[Any]] = WeakSet()
@@ -269,12 +269,12 @@ class DataLoader(Displayed, Generic[Batch]):
                     " initialized"
                 )
             if name != "collate_fn":
-                self.__take({**vars(pipeline.options), name: value}, is_same=name not in _OF_THE_ORDER)
+                self.__use({**vars(pipeline.options), name: value}, is_same=name not in _OF_THE_ORDER)
             elif value is not self.collate_fn:
                 value = value.collate_fn if isinstance(value, Composed) else value
-                self.__take({**vars(pipeline.options), name: value, "batchify_fn": None}, is_same=True)
+                self.__use({**vars(pipeline.options), name: value, "batchify_fn": None}, is_same=True)
 
-    def __take(self, given: dict[str, Any], is_same: bool = False) -> None:
+    def __use(self, given: dict[str, Any], is_same: bool = False) -> None:
         """Use these arguments from the next epoch that starts workers on."""
         defaults = {field.name: field.default for field in fields(self)[1:]}
         options: Any = SimpleNamespace(**check(given, defaults))
@@ -319,16 +319,16 @@ class DataLoader(Displayed, Generic[Batch]):
         epoch = int_at_least(epoch, "DataLoader: epoch", 0)
         with self.__lock:
             self.__latest = None
-            self.__move(epoch, epoch)
+            self.__go_to(epoch, epoch)
 
-    def __move(self, epoch: int, told: int | None, sampler: Any = None) -> None:
+    def __go_to(self, epoch: int, foreign_epoch: int | None, sampler: Any = None) -> None:
         """Set the number of the epoch, also of the data set, and put the sampler to a state.
 
-        `told` is the number for samplers of other libraries. None leaves theirs as it is.
+        `foreign_epoch` is the number for samplers of other libraries. None leaves theirs as it is.
         """
-        if told is not None and self.__pipeline.has_order:
-            pass_epoch(self.__pipeline.keys, told)
-        self.__told = told
+        if foreign_epoch is not None and self.__pipeline.has_order:
+            pass_epoch(self.__pipeline.keys, foreign_epoch)
+        self.__foreign_epoch = foreign_epoch
         restore(self.__pipeline.given, sampler)
         self.__count(epoch)
         tell(self.__pipeline.listeners(), epoch, again=True)
@@ -362,8 +362,8 @@ class DataLoader(Displayed, Generic[Batch]):
 
     def __begin(self) -> tuple[Iterator[Any], Position, Callable[[], None]]:
         with self.__lock:
-            self.__refuse()
-            self.__settle()
+            self.__check_can_begin()
+            self.__rewind_endless()
             self.__draw_seed()
             pipeline, position, node = self.__pipeline, self.__upcoming(), None
             options = pipeline.options
@@ -380,11 +380,11 @@ class DataLoader(Displayed, Generic[Batch]):
             if self.__counter.epoch == position.epoch:  # nobody has iterated the sampler
                 self.__count(position.epoch + 1)
             self.__latest, self.__start = position, (0, 0, None)
-        if self.shuffle and "ranks" not in self.__said and warn_of_ranks(self.dataset):
-            self.__said.add("ranks")
+        if self.shuffle and "ranks" not in self.__warned and warn_of_ranks(self.dataset):
+            self.__warned.add("ranks")
         return batches, position, partial(self.__ended, node, pipeline, position)
 
-    def __refuse(self) -> None:
+    def __check_can_begin(self) -> None:
         """Refuse an epoch of a closed loader, and a second one over an iterator."""
         pipeline = self.__pipeline
         if self.__is_closed and self.num_workers:
@@ -397,7 +397,7 @@ class DataLoader(Displayed, Generic[Batch]):
                 " again"
             )
 
-    def __settle(self) -> None:
+    def __rewind_endless(self) -> None:
         """Put a sampler without end where it would be if workers had not read ahead."""
         pipeline, latest = self.__pipeline, self.__latest
         if self.__is_endless and latest is not None:
@@ -485,11 +485,11 @@ class DataLoader(Displayed, Generic[Batch]):
     def __ended(self, node: View[Any], pipeline: Pipeline, position: Position) -> None:
         self.__finished(node)
         if position.batch:
-            self.__said.add("batches")
-        elif pipeline.last != "rollover" and "none" not in self.__said:
+            self.__warned.add("batches")
+        elif pipeline.last != "rollover" and "none" not in self.__warned:
             size = getattr(pipeline.batch_sampler, "batch_size", None)
-            if warn_of_no_batch(pipeline.innermost, size, "batches" in self.__said):
-                self.__said.add("none")
+            if warn_of_no_batch(pipeline.innermost, size, "batches" in self.__warned):
+                self.__warned.add("none")
 
     def __finished(self, node: View[Any] | None) -> None:
         if node is not None and not self.persistent_workers:
@@ -516,7 +516,7 @@ class DataLoader(Displayed, Generic[Batch]):
         position = self.__current()
         if position is not self.__latest and position.batch and self.__start[2] is not None:
             position.crcs.append(self.__start[2])
-        return state_at(self.__pipeline, position, self.__told)
+        return state_at(self.__pipeline, position, self.__foreign_epoch)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Let the next iterator begin with the batch that came next when `state_dict` was called.
@@ -544,14 +544,14 @@ class DataLoader(Displayed, Generic[Batch]):
         with self.__lock:
             check_state(state, self.__pipeline)
             pipeline, seed = self.__pipeline, self.__pipeline.seed
-            before = self.epoch, self.__told, state_of(pipeline.given)
+            before = self.epoch, self.__foreign_epoch, state_of(pipeline.given)
             try:
                 self.__reseed(state.get("seed", seed))
-                self.__move(state["epoch"], state.get("sampler_epoch"), state.get("sampler"))
+                self.__go_to(state["epoch"], state.get("sampler_epoch"), state.get("sampler"))
                 batch = self.__batch_of(state) if state["delivered"] else 0
             except ValueError:
                 self.__reseed(seed)
-                self.__move(*before)
+                self.__go_to(*before)
                 raise
             self.__latest, self.__start = None, (state["epoch"], batch, state.get("keys"))
             if "dataset" in state and keeps_dataset_state(self.__pipeline.options):
@@ -566,7 +566,7 @@ class DataLoader(Displayed, Generic[Batch]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self.__renew()
+        self.__forget_workers()
 
     # ---------------------------------------------------------------- the object
 

@@ -219,15 +219,15 @@ class Pipeline:
         """
         dataset = self.options.dataset
         if self.split == "reader":
-            return self._at_keys(self._prepared(Given()))
+            return self._at_keys(self._transformed(Given()))
         if self.split is not None:
             stream = Uniter(Passes(dataset, cache_size=0, n_parallel=1), UNKNOWN)
-            return self._in_order(self._prepared(stream))
+            return self._in_order(self._transformed(stream))
         samples = as_view(dataset, "DataLoader")
         if self.keys is None:
-            samples = self._prepared(samples)
+            samples = self._transformed(samples)
             return self._in_order(shuffle(samples, self.seed) if self.options.shuffle else samples)
-        samples = self._prepared(Samples(samples))
+        samples = self._transformed(Samples(samples))
         order: Any = None if by_keys else self.order(epoch)
         if order is None and self.last != "rollover":
             return self._at_keys(samples)
@@ -236,7 +236,7 @@ class Pipeline:
             return self._in_order(AtKeys(samples, order))
         return (AtRows if self.rows_are_keys else AtLists)(self._at_keys(samples), order)
 
-    def _prepared(self, samples: View[Any]) -> View[Any]:
+    def _transformed(self, samples: View[Any]) -> View[Any]:
         """Return the view of the transformed samples. With `on_error`, failing ones are `Recovered`."""
         options = self.options
         samples = samples if options.transform is None else smap(options.transform, samples)
@@ -246,32 +246,34 @@ class Pipeline:
         """Return the view of the batches of successive samples, or of single ones."""
         size = self.size
         if size is None:
-            return self._finished(smap(self._collated(), samples))
+            return self._batch_transformed(smap(self._collated(), samples))
         if self.split == "workers" and self.workers:
             return batch(samples, size, collate_fn=partial(_whole, size, self._finish))
         if self.last == "pad":
             samples = whole_batches(samples, size)
         if self.last == "rollover" and len(samples):
             samples = epochs(samples) if samples._varies else cycle(samples)
-        return self._finished(batch(samples, size, self.last == "discard", collate_fn=self._collated()))
+        return self._batch_transformed(
+            batch(samples, size, self.last == "discard", collate_fn=self._collated())
+        )
 
     def _at_keys(self, samples: View[Any]) -> View[Any]:
         """Return the view of the batches at lists of keys, or of the samples at keys."""
-        return self._finished(Batches(samples, self._collated(), self.is_batched))
+        return self._batch_transformed(Batches(samples, self._collated(), self.is_batched))
 
-    def _finished(self, items: View[Any]) -> View[Any]:
+    def _batch_transformed(self, items: View[Any]) -> View[Any]:
         f = self.options.batch_transform
-        return items if f is None else smap(self._on_the_rest(f), items)
+        return items if f is None else smap(self._on_recovered(f), items)
 
     def _finish(self, samples: list[Any]) -> Any:
         """Return the batch of transformed samples."""
         found, f = self._collated()(samples), self.options.batch_transform
-        return found if f is None else self._on_the_rest(f)(found)
+        return found if f is None else self._on_recovered(f)(found)
 
     def _collated(self) -> Callable[[Any], Any]:
-        return self._on_the_rest(self.collate_fn, self.is_batched)
+        return self._on_recovered(self.collate_fn, self.is_batched)
 
-    def _on_the_rest(self, f: Callable[[Any], Any], collates: bool = False) -> Callable[[Any], Any]:
+    def _on_recovered(self, f: Callable[[Any], Any], collates: bool = False) -> Callable[[Any], Any]:
         """Return a function that passes over samples that failed."""
         return f if self.options.on_error == "raise" else OnRecovered(f, collates)
 
@@ -288,7 +290,7 @@ class Pipeline:
             return self._node(items, self.workers, epoch)
         # Each worker iterates the data set, so it has views of its own, also if workers are threads.
         nodes = [self._node(self.items(0), 1, epoch, number, self.workers) for number in range(self.workers)]
-        return Rests(interleave(nodes), self._finish, self.size, self.last)
+        return WithLeftovers(interleave(nodes), self._finish, self.size, self.last)
 
     def _node(
         self, items: View[Any], workers: int, epoch: int, first: int = 0, together: int = 0
@@ -317,7 +319,7 @@ class Pipeline:
 
     def nodes(self, view: View[Any]) -> list[Prefetch[Any]]:
         """Return the nodes of workers that a view from `ahead` has."""
-        views = view._sources[0]._sources if isinstance(view, Rests) else (view,)
+        views = view._sources[0]._sources if isinstance(view, WithLeftovers) else (view,)
         return [one for one in views if isinstance(one, Prefetch)] if self.workers else []
 
 
@@ -342,15 +344,15 @@ class SampleReader:
         return map(Sample, count(), in_order(self._samples))
 
 
-class Rest(list[Any]):
+class Leftover(list[Any]):
     """The last samples of a worker, which do not fill a batch."""
 
 
 def _whole(size: int, finish: Callable[[list[Any]], Any], samples: list[Any]) -> Any:
-    return finish(samples) if len(samples) == size else Rest(samples)
+    return finish(samples) if len(samples) == size else Leftover(samples)
 
 
-class Rests(View[Any]):
+class WithLeftovers(View[Any]):
     """The batches of all workers in turn, and those of the samples that are left at their ends."""
 
     def __init__(self, turns: View[Any], finish: Callable[[list[Any]], Any], size: Any, last: str) -> None:
@@ -358,11 +360,11 @@ class Rests(View[Any]):
         self._finish, self._size, self._last = finish, size or 1, last
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        items, rest = self._sources[0]._iter(self._sources[0]._plan()), Rest()
+        items, rest = self._sources[0]._iter(self._sources[0]._plan()), Leftover()
 
         def read(i: int) -> Any:
             for item in items if len(rest) < self._size else ():
-                if type(item) is not Rest:
+                if type(item) is not Leftover:
                     return item
                 rest.extend(item)
                 if len(rest) >= self._size:
@@ -383,4 +385,4 @@ class Rests(View[Any]):
         raise EndOfSequence(f"the sequence ends before batch {i}")
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Rests(sources[0], self._finish, self._size, self._last)
+        return WithLeftovers(sources[0], self._finish, self._size, self._last)

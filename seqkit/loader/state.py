@@ -73,10 +73,10 @@ class Units:
         return batch
 
 
-def state_at(pipeline: Pipeline, position: Position, told: int | None) -> dict[str, Any]:
+def state_at(pipeline: Pipeline, position: Position, foreign_epoch: int | None) -> dict[str, Any]:
     """Return the state of a loader whose consumer is at a position.
 
-    `told` is the epoch that a sampler of another library was told last.
+    `foreign_epoch` is the number that a sampler of another library was told last.
     """
     units, options = Units(pipeline), pipeline.options
     delivered = position.base + position.batch * units.step
@@ -85,7 +85,7 @@ def state_at(pipeline: Pipeline, position: Position, told: int | None) -> dict[s
         "seed": pipeline.seed if has_seed else None,
         "global_batch": None if pipeline.size is None else units.step,
         "sampler": position.sampler,
-        "sampler_epoch": told if pipeline.is_foreign else None,
+        "sampler_epoch": foreign_epoch if pipeline.is_foreign else None,
         "dataset": options.dataset.state_dict() if keeps_dataset_state(options) else None,
         "keys": position.crcs[0] if position.crcs and delivered else None,
         "world": units.world if units.world > 1 else None,

@@ -9,7 +9,7 @@ Guarantees
 - Every chunk of every stream is in one row of one batch, in order, or the stream is named by an error.
 - An exception, Ctrl-C included, loses no chunk: the next call goes on with the row that it came up in.
   The state is the `row` and the `stream` of each lane, and each changes by one assignment.
-- No batch consists of padding only, unless `Ends.batches` says how many batches there are.
+- No batch consists of padding only, unless `EndRules.batches` says how many batches there are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..core.errors import EvaluationError
 from .order import Listed
 from .reading import InConsumer, InWorkers, Stream, StreamFailed
 
-__all__ = ["PADDING", "Ends", "Lanes", "NoChunk", "Padding", "Row", "count_batches"]
+__all__ = ["PADDING", "EndRules", "Lanes", "NoChunk", "Padding", "Row", "count_batches"]
 
 Padding = str  # one of PADDING
 PADDING = ("value", "restart", "drop_rows", "stop")
@@ -45,7 +45,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Ends:
+class EndRules:
     """The rules for the time when streams have run out.
 
     Parameters
@@ -95,7 +95,7 @@ class Lanes:
     where : InConsumer or InWorkers
     rows : int
         How many lanes.
-    ends : Ends
+    ends : EndRules
     failed : callable
         Called with the `StreamFailed` of a chunk; raises, or returns to go on without the stream.
     """
@@ -105,7 +105,7 @@ class Lanes:
         order: Listed,
         where: InConsumer,
         rows: int,
-        ends: Ends,
+        ends: EndRules,
         failed: Callable[[StreamFailed, Stream, int], None],
     ) -> None:
         self._order = order

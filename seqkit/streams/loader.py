@@ -25,7 +25,7 @@ from .batch import STACKED, Collation, StreamBatch
 from .chunks import Chunks, Opener, OpenStreams, Resume
 from .epochs import StreamEpochs
 from .iterator import StreamIterator
-from .lanes import PADDING, Ends, Lanes, Row
+from .lanes import PADDING, EndRules, Lanes, Row
 from .order import described
 from .reading import InConsumer, InWorkers, Stream, StreamFailed
 
@@ -291,7 +291,7 @@ class StreamLoader(Displayed):
             self._working.add(where)
         else:
             where = InConsumer(OpenStreams(*self._of_streams), epoch, seed, name)
-        ends = Ends(self._padding, self._epochs.batches(epoch, self.seed), self._epochs.lengths)
+        ends = EndRules(self._padding, self._epochs.batches(epoch, self.seed), self._epochs.lengths)
         order = self._epochs.order(epoch, self.seed)
         return Lanes(order, where, self.batch_size, ends, self._fail), where
 
