@@ -95,44 +95,30 @@ def to_stderr(text: str) -> None:
         stream.flush()
 
 
-class _Callback:
-    def __init__(self, show: Callable[[Status], Any]) -> None:
-        self.show = show
-
-    def close(self) -> None:
-        pass
-
-
 class _TextLine:
-    """A line on standard error, which is written over in a terminal."""
+    """A line on standard error, which is written over in a terminal and in a notebook."""
 
     def __init__(self) -> None:
-        self._width, self._is_terminal = 0, False
+        self._width, self._is_replaced = 0, _is_notebook()
         with suppress(AttributeError, *_LOST):  # there may be no stream, as under ``pythonw``
-            self._is_terminal = sys.stderr.isatty()
+            self._is_replaced |= sys.stderr.isatty()
 
-    def show(self, status: Status) -> None:
+    def __call__(self, status: Status) -> None:
         text = str(status)
-        if self._is_terminal:
+        if self._is_replaced:
             text = cut(text, width() - 1)  # a line that wraps could not be written over
             to_stderr("\r" + text.ljust(self._width))
             self._width = len(text)
         else:
             to_stderr(text + "\n")
 
-    def close(self) -> None:
-        to_stderr("\n" * self._is_terminal)
+    def end(self) -> None:
+        to_stderr("\n" * self._is_replaced)
 
 
-def _standard() -> _Callback | _TextLine:
-    """Return the display that replaces the output of a cell in a notebook, or else writes a line."""
+def _is_notebook() -> bool:
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    if shell is None or not hasattr(shell, "kernel"):
-        return _TextLine()
-    import IPython.display
-
-    cell: Any = IPython.display.display({"text/plain": ""}, raw=True, display_id=True)  # type: ignore[no-untyped-call]
-    return _Callback(lambda status: cell.update({"text/plain": str(status)}, raw=True))
+    return hasattr(shell, "kernel")
 
 
 INTERVAL_S = 0.5
@@ -147,8 +133,7 @@ def watch(sequence: Any, report: Any = None, *, interval: float | None = None) -
     ----------
     sequence : View, DataLoader, StreamLoader or iterable
     report : callable, optional
-        A function of a `Status`. None (the default) updates a line on standard error, or in a notebook the
-        output of the cell.
+        A function of a `Status`. None (the default) updates a line on standard error.
     interval : float, optional
         Seconds between updates, above 0. None (the default): 0.5.
 
@@ -206,7 +191,7 @@ class Watch(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         self.status = None
-        display = _standard() if self._report is None else _Callback(self._report)
+        display = _TextLine() if self._report is None else self._report
         return _Watched(self, self._sequence, display, self._every_s)
 
 
@@ -214,7 +199,7 @@ class _Watched(Iterator[T]):
     """One iteration, which measures its rate and shows it."""
 
     def __init__(
-        self, watch: Watch[T], sequence: Any, display: _Callback | _TextLine, every_s: float
+        self, watch: Watch[T], sequence: Any, display: Callable[[Status], Any], every_s: float
     ) -> None:
         self._watch, self._sequence, self._display, self._every_s = watch, sequence, display, every_s
         self._begun = self._since = watch.clock()
@@ -238,7 +223,8 @@ class _Watched(Iterator[T]):
             if isinstance(error, StopIteration):
                 if self._watch.status is None or self._done > self._shown:
                     self._show(self._watch.clock())
-                self._display.close()
+                if isinstance(self._display, _TextLine):
+                    self._display.end()
             else:
                 self._done += 1
             raise
@@ -257,7 +243,7 @@ class _Watched(Iterator[T]):
         seconds = now - self._begun
         status = Status(self._done, self._total, seconds, self._rate, left, waited, **self._of_nodes)
         self._watch.status = status
-        self._display.show(status)
+        self._display(status)
         self._since, self._shown = now, self._done
         self._due_s, self._waited_s = now + self._every_s, 0.0
 
