@@ -181,11 +181,6 @@ class Filter(Scanned[T]):
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return self._chosen.view._parts(i) if self._found.known else ()
 
-    def _take(self, indices: range | IndexArray) -> View[Any]:
-        # If something below follows the epoch, its items are at other positions in another epoch.
-        is_fixed = self._found.known and not self._varies
-        return self._chosen.view._take(indices) if is_fixed else super()._take(indices)
-
     def _ordered(self, items: bool) -> tuple[Any, ...]:
         return (self._most,)
 

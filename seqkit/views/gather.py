@@ -21,7 +21,6 @@ from ..core.source import as_view
 from ..core.view import Indexable, Ordered, T, View
 from .bases.columns import Columns, selected
 from .bases.decided import Decided
-from .bases.forwards import next_item
 from .bases.order_digest import index_facts
 from .bases.selection import Selection
 
@@ -262,9 +261,11 @@ class GatherView(Columns[Any]):
 
         def decide(i: int) -> Any:
             try:
-                return self._index(i, next_item(indices, i))
+                for given in indices:
+                    return self._index(i, given)
             except Exception as error:
                 return error
+            return EndOfSequence(f"the sequence ends before index {i}")
 
         decided = Decided(plan, decide, self._members)
         items, positions = self._sources[0]._iter(decided), count()

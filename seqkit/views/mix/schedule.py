@@ -6,9 +6,10 @@ import math
 import operator
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +19,6 @@ from ...core.lengths import UNBOUNDED, Length, Unsized
 from ...core.once import cached
 from ..bases.one_of_several import IntArray
 from .shares import Shares
-
-if TYPE_CHECKING:
-    from fractions import Fraction
 
 __all__ = ["Schedule", "Stages", "in_stages"]
 
@@ -216,8 +214,6 @@ def in_stages(shares: Shares, key: int, lengths: Sequence[Length] = ()) -> Stage
 
     The shares of all stages together are met within one item. Where a sequence ends, they count from 0 again.
     """
-    from fractions import Fraction  # not when seqkit is imported: it loads `decimal`
-
     k, position = len(shares.shares[0]), 0
     found, ideal = Stages(k), [Fraction(0)] * k
     ends = [*lengths] or [UNBOUNDED] * k

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 from ...core.arguments import int_at_least
 from ...core.lengths import UNBOUNDED, Length
 from ...core.plain import plain
 from ...core.values import by_position
-
-if TYPE_CHECKING:
-    from fractions import Fraction
 
 __all__ = ["Shares", "as_stages", "by_name"]
 
@@ -39,8 +37,6 @@ class Shares(NamedTuple):
 
     def ideal(self, which: int, index: int) -> Fraction:
         """Return the share of a sequence in the items before an index."""
-        from fractions import Fraction  # not when seqkit is imported: it loads `decimal`
-
         parts = [(min(stop, index) - start, shares) for start, stop, shares in self.stages() if start < index]
         return sum((Fraction(int(n) * shares[which], sum(shares)) for n, shares in parts), Fraction(0))
 
@@ -73,8 +69,6 @@ def as_stages(k: int, names: Names, weights: Any) -> Shares:
     >>> as_stages(2, None, None), as_stages(2, ("a", "b"), {0: {"b": 1, "a": 0}, 9: [1, 3]})
     (Shares(starts=(0,), shares=((1, 1),)), Shares(starts=(0, 9), shares=((0, 1), (1, 3))))
     """
-    from fractions import Fraction  # noqa: F401 - now, not when the first item is computed
-
     is_staged = isinstance(weights, Mapping) and not any(isinstance(key, str) for key in weights)
     if not is_staged:
         return Shares((0,), (as_shares(k, by_name(weights, names, "weights")),))
@@ -119,8 +113,6 @@ def as_shares(k: int, weights: Iterable[float] | None, least: int = 1) -> tuple[
 
 
 def _weight(weight: Any, least: int) -> Fraction:
-    from fractions import Fraction  # not when seqkit is imported: it loads `decimal`
-
     wanted = "mix: a weight must be a number above 0" if least else "mix: a weight must be at least 0"
     value = plain(weight)
     try:
