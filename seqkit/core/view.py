@@ -355,11 +355,6 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     def __reversed__(self) -> Iterator[T_co]:
         return advised(self, range(len(self))[::-1])
 
-    def __add__(self, other: Any) -> View[Any]:
-        if not hasattr(other, "__getitem__"):
-            return NotImplemented
-        return self.concatenate(other)
-
     @hiding_frames()
     def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
         """Return the first index in ``[start, stop)`` whose item equals `value`, or raise ValueError."""

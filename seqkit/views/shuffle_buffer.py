@@ -16,7 +16,6 @@ from ..core.once import cached
 from ..core.randomness import as_seed
 from ..core.source import as_view
 from ..core.view import Indexable, T, View
-from .bases.columns import selected
 from .bases.forwards import FailedItem, next_item, outcomes, read_forwards
 from .bases.passes import Passes
 from .bases.random import Random
@@ -132,9 +131,6 @@ class ShuffleBuffer(Selection, Random):
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return () if isinstance(self._n, Unsized) else super()._parts(i)
-
-    def _select(self, names: tuple[str, ...]) -> View[Any]:
-        return self._rebuild((selected(self._sources[0], names),))
 
     def _ordered(self, items: bool) -> tuple[Any, ...]:
         return *(super()._ordered(items) or ()), self._size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, NoReturn, cast, overload
 
@@ -84,14 +84,14 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict") -> View[An
 
 
 class Spread:
-    """Call a function with the parts of an item as its arguments."""
+    """Call a function with the parts of an item, which may be a mapping, as its arguments."""
 
     def __init__(self, f: Callable[..., Any]) -> None:
         self.f = f
         self.__name__ = name_of(f)
 
     def __call__(self, item: Any) -> Any:
-        return self.f(*item)
+        return self.f(**item) if isinstance(item, Mapping) else self.f(*item)
 
 
 class Chain(NamedTuple):

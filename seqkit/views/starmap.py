@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..core.arguments import check_callable
@@ -44,11 +44,4 @@ def starmap(f: Callable[..., U], sequence: Indexable[Iterable[Any]]) -> View[U]:
     3
     """
     check_callable(f, "starmap: f")
-    return Smap(SpreadItem(f), as_view(sequence, "starmap"), "starmap")
-
-
-class SpreadItem(Spread):
-    """Call a function with the parts of an item, which may be a mapping, as its arguments."""
-
-    def __call__(self, item: Any) -> Any:
-        return self.f(**item) if isinstance(item, Mapping) else self.f(*item)
+    return Smap(Spread(f), as_view(sequence, "starmap"), "starmap")

@@ -10,10 +10,10 @@ import numpy as np
 from ..core.arguments import Last, as_last, check_callable, positive_int
 from ..core.lengths import sized
 from ..core.once import cached
-from ..core.source import as_view
+from ..core.source import Source, as_view
 from ..core.view import Indexable, View
 from .bases.grouped import Grouped
-from .bases.selection import gives_arrays
+from .bases.selection import Selection
 
 __all__ = ["Window", "window"]
 
@@ -109,3 +109,16 @@ class Window(Grouped):
         last = [] if self._last == "discard" else [f"last={self._last!r}"]
         stride = [f"stride={self._stride}"] * (self._stride > 1)
         return [*sources, str(self._size), *stride, *last, *self._function_arguments()]
+
+
+def gives_arrays(view: View[Any]) -> bool:
+    """Does a view answer batches of indices with arrays? It is an array, or a selection from one.
+
+    >>> import seqkit as sk
+    >>> gives_arrays(sk.view(np.arange(9))[2:]), gives_arrays(sk.view([1, 2]))
+    (True, False)
+    """
+    while isinstance(view, Selection):
+        view = view._sources[0]
+    data = view._data if isinstance(view, Source) else None
+    return isinstance(data, np.ndarray) and data.dtype != object

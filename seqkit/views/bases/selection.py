@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from ...core.ahead import Ranges, runs
 from ...core.errors import EndOfSequence
 from ...core.indices import Indices, Plan, Translated
 from ...core.lengths import UNKNOWN
-from ...core.source import Source
 from ...core.view import View
 from .columns import Columns
 
-__all__ = ["Selection", "gives_arrays"]
+__all__ = ["Selection"]
 
 
 class Selection(Columns[Any]):
@@ -54,16 +51,3 @@ class Selection(Columns[Any]):
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((self._sources[0], (self._where(i),)),)
-
-
-def gives_arrays(view: View[Any]) -> bool:
-    """Does a view answer batches of indices with arrays? It is an array, or a selection from one.
-
-    >>> import seqkit as sk
-    >>> gives_arrays(sk.view(np.arange(9))[2:]), gives_arrays(sk.view([1, 2]))
-    (True, False)
-    """
-    while isinstance(view, Selection):
-        view = view._sources[0]
-    data = view._data if isinstance(view, Source) else None
-    return isinstance(data, np.ndarray) and data.dtype != object
