@@ -514,7 +514,6 @@ SHAPES = [
         lambda x: [{"y": i, "x": i} for i in x],
         writes=True,
     ),
-    Case("concatenate +", lambda s: sk.view(s) + sk.view(s)[::-1], lambda x: x + x[::-1], writes=True),
     Case(
         "collate with a map",
         lambda s: sk.collate({"x": s, "y": sk.smap(str, s)}),
