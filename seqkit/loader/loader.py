@@ -608,24 +608,9 @@ class DataLoader(Displayed, Generic[Batch]):
         data = data if self.__pipeline.split else repr(as_view(self.dataset, "DataLoader"))
         base = Units(self.__pipeline).base()
         rest = f", dealt anew after {base} of the epoch" * (base > 0)
-        return f"{type(self).__name__}({', '.join([data, *self.__arguments()])}){rest}"
-
-    def __arguments(self) -> list[str]:
-        """Return the arguments that are not the defaults, as text."""
         defaults = {field.name: field.default for field in fields(self)[1:]}
-        return shown(defaults, {name: getattr(self.__pipeline.options, name) for name in defaults})
-
-    def _explained(self) -> tuple[str, list[str], View[Any]]:
-        """Return what `explain` shows: this loader, its length and state, and the view that it reads."""
-        n = self.__pipeline.length(self.epoch)
-        notes = ["no length" if n is None else f"length {n:,}", *["closed"] * self.__is_closed]
-        # Each epoch has a node of its own. One that runs shows the state of the loader.
-        running = (node for node in self.__nodes if node.engine.is_running())
-        return (
-            f"{type(self).__name__}({', '.join(self.__arguments())})",
-            notes,
-            next(running, None) or self.view,
-        )
+        given = shown(defaults, {name: getattr(self.__pipeline.options, name) for name in defaults})
+        return f"{type(self).__name__}({', '.join([data, *given])}){rest}"
 
     def knows_its_order(self) -> bool:
         """Are the indices of `view` numbers of items? Otherwise they are the keys that a sampler gives."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any, TypeVar
 
@@ -232,21 +232,23 @@ def explain(sequence: Indexable[Any] | Any) -> Explanation:
        │     └─ <range of 10>
        └─ y: shuffle(seed=1)       same as [1]
     """
-    return Explanation(tuple(_lines(sequence, "")))
-
-
-def _lines(sequence: Any, indent: str) -> list[Line]:
-    """Return the lines of a view, an indexable or a loader. A loader describes itself by `_explained`."""
     if not is_loader(sequence):
-        return [_line(*line, indent) for line in branches(as_view(sequence, "explain"), _MOST_SOURCES)]
-    text, notes, inner = sequence._explained()
-    branch = indent and indent[:-3] + "└─ "
-    found = [Line(branch, text, tuple(notes))]
-    return found if inner is None else found + _lines(inner, indent + "   ")
+        return Explanation(tuple(_lines(as_view(sequence, "explain"))))
+    loader: Any = sequence
+    found = [Line("", repr(loader))]
+    if hasattr(type(loader), "view"):
+        # Each epoch has a node of its own. One that runs shows the state of the loader.
+        running = [node for node in loader.nodes() if node.engine.is_running()]
+        for line in _lines([*running, loader.view][0]):
+            found.append(replace(line, branch=("   " if line.branch else "└─ ") + line.branch))
+    return Explanation(tuple(found))
 
 
-def _line(prefix: str, text: str, view: View[Any] | None, same: int, indent: str) -> Line:
-    prefix = indent[:-3] + "└─ " if indent and not prefix else indent + prefix
+def _lines(view: View[Any]) -> Iterator[Line]:
+    return (_line(*line) for line in branches(view, _MOST_SOURCES))
+
+
+def _line(prefix: str, text: str, view: View[Any] | None, same: int) -> Line:
     if view is None:
         return Line(prefix, text)
     if same:

@@ -18,8 +18,8 @@ _READ = ("dataset", "sampler", "batch_sampler", "_streams")
 
 
 def is_loader(sequence: Any) -> bool:
-    """Is an object a loader, which describes itself to `explain`?"""
-    return hasattr(type(sequence), "_explained")
+    """Is an object a loader, which can have other workers?"""
+    return hasattr(type(sequence), "with_workers")
 
 
 def data_of(leaf: View[Any]) -> Any:

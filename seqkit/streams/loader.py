@@ -440,13 +440,6 @@ class StreamLoader(Displayed):
         name = name_of(self._opener.open_fn)
         return f"StreamLoader(<{n} streams>, {name}, {self.batch_size}, num_workers={self.num_workers})"
 
-    def _explained(self) -> tuple[str, list[str], Any]:
-        """Return what `explain` shows: this loader, its length and state, and the streams."""
-        batches = self._epochs.batches(self._epoch, self.seed)
-        size = "no length: pass lengths or batches_per_epoch" if batches is None else f"length {batches:,}"
-        streams = self._streams if hasattr(self._streams, "__getitem__") else None
-        return repr(self), [size, *["closed"] * self._is_closed], streams
-
 
 def _check_choice(value: Any, choices: tuple[str | None, ...], who: str) -> None:
     if value not in choices:

@@ -102,24 +102,16 @@ def test_a_cache_tells_how_many_items_it_keeps():
 def test_loaders_are_drawn_above_what_they_read():
     loader = sk.DataLoader(range(10), batch_size=4, num_workers=1, method="thread")
     assert lines(loader) == [
-        "DataLoader(batch_size=4, num_workers=1, method='thread')   length 3",
-        "└─ prefetch(nworkers=1, method='thread')                   length 3, idle",
-        "   └─ batch(4, collate_fn=default_collate)                 length 3",
+        "DataLoader(<range of 10>, batch_size=4, num_workers=1, method='thread')",
+        "└─ prefetch(nworkers=1, method='thread')     length 3, idle",
+        "   └─ batch(4, collate_fn=default_collate)   length 3",
         "      └─ <range of 10>",
     ]
     iterator = iter(loader)
     next(iterator)
     assert notes(loader, 1) == ("length 3", "1 worker running")
     loader.close()
-    assert notes(loader) == ("length 3", "closed")
-    streams = StreamLoader([3, 1, 2], range, 2)
-    assert lines(streams) == [
-        "StreamLoader(<3 streams>, range, 2, num_workers=0)   no length: pass lengths or batches_per_epoch",
-        "└─ <list of 3>                                       first: 3",
-    ]
-    streams.close()
-    assert notes(streams)[1] == "closed"
-    assert len(lines(StreamLoader(iter([3, 1, 2]), range, 2))) == 1
+    assert lines(StreamLoader([3, 1, 2], range, 2)) == ["StreamLoader(<3 streams>, range, 2, num_workers=0)"]
     with pytest.raises(TypeError, match=r"explain: a sequence needs \[i\]"):
         explain(5)
 
