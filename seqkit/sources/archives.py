@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import tarfile
 import zipfile
@@ -159,11 +160,12 @@ def tar_members(
     check_progress(progress, "tar_members: progress")
     name = _checked(path, pattern, "tar_members")
     with naming(name), reporting(progress, "tar_members") as report:
+        size = os.stat(name).st_size
         members = list(_tar_directory(name, pattern, report))
     _check_found(members, pattern, name, "tar_members")
     names = [name for name, _, _ in members]
     places = np.array([place for _, *place in members], np.int64)
-    return PerProcess(partial(TarRows, name, names, places), "tar_members", name, where="disk")
+    return PerProcess(partial(TarRows, name, size, names, places), "tar_members", name, where="disk")
 
 
 def _tar_directory(path: str, pattern: str, report: Report) -> Iterator[tuple[str, int, int]]:
@@ -197,10 +199,10 @@ def _scanned(path: str) -> Iterator[tuple[str, str, int, int, str]]:
 
 
 class TarRows:
-    """The members of an opened tar archive: the name of each, its first byte and its size."""
+    """The members of an opened tar archive of `size` bytes: the name of each, its first byte and its size."""
 
-    def __init__(self, path: str, names: list[str], places: npt.NDArray[np.int64]) -> None:
-        self._names, self._places = names, places
+    def __init__(self, path: str, size: int, names: list[str], places: npt.NDArray[np.int64]) -> None:
+        self._path, self._size, self._names, self._places = path, size, names, places
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115  # a buffer would read beyond the member
 
     def __len__(self) -> int:
@@ -216,6 +218,8 @@ class TarRows:
         data = self._file.read(size)
         while len(data) < size and (more := self._file.read(size - len(data))):
             data += more
+        if os.fstat(self._file.fileno()).st_size != self._size:
+            raise ValueError(f"tar_members: {self._path} was written again. Build the view again.")
         if len(data) != size:
             raise EOFError(f"{name} has {size} bytes, but the archive ends after {len(data)} of them")
         return name, data

@@ -54,6 +54,9 @@ class LocalFile:
         self.identity = os.path.realpath(path)
         self._turn = threading.Lock()
 
+    def has_its_size(self) -> bool:
+        return os.fstat(self.opened.fileno()).st_size == self.size
+
     def part(self, start: int, size: int) -> bytes:
         if hasattr(os, "pread"):
             return os.pread(self.opened.fileno(), size, start)
@@ -79,6 +82,9 @@ class RemoteFile:
             raise ValueError(f"the server of {url} does not tell its size. Copy it to a disk.")
         self.size, self.stamp = about["size"], digest(repr(about))
         self.identity = url
+
+    def has_its_size(self) -> bool:
+        return True  # to ask for it takes a request
 
     @property
     def opened(self) -> BinaryIO:
@@ -152,6 +158,10 @@ class IndexedFile:
     def fileno(self) -> int:
         """Return the descriptor of a file on a disk."""
         return self._file.opened.fileno()  # type: ignore[no-any-return]
+
+    def has_its_size(self) -> bool:
+        """Return False if the file was written in place, and has another size than its index."""
+        return self._file.has_its_size()  # type: ignore[no-any-return]
 
     async def read(self, start: int, size: int, in_loop: bool = False) -> bytes:
         """Return `size` bytes of the file. Without `in_loop` it never waits: see `finished`."""

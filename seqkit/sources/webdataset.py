@@ -257,7 +257,10 @@ class OpenShard:
             name = await self._long_name(row, member.start, read)
         else:
             name = _name_in(header or await read(member.start - HEADER, HEADER))
-        return str(_split(name)[0])
+        parts = _split(name)
+        if parts is None:  # there is no header any more
+            raise _other(self.file.path)
+        return str(parts[0])
 
     async def _long_name(self, row: int, start: int, read: Read) -> str:
         """Return the name of a member from all headers between the member before and its data."""
@@ -328,6 +331,8 @@ class ShardRows(IndexedRows):
         members.insert(0, Member(KEY, members[0].start - HEADER, HEADER))
         names = self.names if self._chosen else [*(member.suffix for member in members[1:]), KEY]
         data = await _read([member for member in members if member.suffix in names], read)
+        if not shard.file.has_its_size():
+            raise _other(shard.file.path)
         if missing := [name for name in names if name not in data]:
             raise KeyError(f"sample {await shard.key(g, read)!r} has no {listed(missing)}")
         return {name: await self._decoded(shard, g, read, name, data[name]) for name in names}
@@ -345,10 +350,18 @@ class ShardRows(IndexedRows):
 def _opened(
     paths: Sequence[str], counts: npt.NDArray[np.int64], open_fn: Callable[[str], IndexedFile], k: int
 ) -> OpenShard:
-    shard = OpenShard(open_fn(paths[k]))
+    try:
+        shard = OpenShard(open_fn(paths[k]))
+    except Exception as error:
+        name_file(error, paths[k])
+        raise
     if len(shard) != counts[k]:
-        raise ValueError(f"webdataset: {paths[k]} was written again. Build the view again.")
+        raise _other(paths[k])
     return shard
+
+
+def _other(path: str) -> ValueError:
+    return ValueError(f"webdataset: {path} was written again. Build the view again.")
 
 
 async def _read(members: list[Member], read: Read) -> dict[str, bytes]:

@@ -414,6 +414,25 @@ def test_another_archive_under_the_name_is_noticed(tmp_path: Path) -> None:
         other[0]
 
 
+def test_an_archive_that_is_written_in_place_is_refused(tmp_path: Path) -> None:
+    shards(tmp_path, 2)
+    path = tmp_path / "train-000.tar"
+    samples, members = sources.webdataset(path), sources.tar_members(path)
+    for view in (samples, samples.select("json"), members):
+        assert view[0]
+    path.write_bytes(archive(tmp_path / "new", pairs(30, 50)).read_bytes())
+    for view in (samples, samples.select("json"), members):
+        with pytest.raises(
+            sk.EvaluationError, match=r"train-000\.tar was written again. Build the view again"
+        ):
+            view[0]
+    samples = sources.webdataset(archive(path, pairs(2, 5)))
+    assert samples[0]
+    path.write_bytes(b"x" * path.stat().st_size)
+    with pytest.raises(sk.EvaluationError, match="was written again"):
+        samples[0]
+
+
 def test_a_pickle_holds_paths_and_counts(tmp_path: Path) -> None:
     expected = shards(tmp_path, *[5] * 20)
     view = sources.webdataset(str(tmp_path / "train-{000..019}.tar"))
