@@ -98,10 +98,6 @@ def traced(paths: list[str]) -> str:
     return train.trace(failing)._repr_html_()
 
 
-def profiled(paths: list[str]) -> str:
-    return sk.profile(sk.prefetch(batches(paths, 8), 2, "process"))._repr_html_()
-
-
 def photographed() -> str:
     """Run the first example of the README, and show what its sentence about `preview` names."""
     import photos  # needs the examples extra
@@ -123,7 +119,6 @@ def displays() -> dict[str, Callable[[], str]]:
         "preview": lambda: sk.smap(load, paths).preview(4)._repr_html_(),
         "preview-stages": lambda: batches(good, 4).preview(1, stages=True)._repr_html_(),
         "trace": lambda: traced(paths),
-        "profile": lambda: profiled(good * 8),
     }
 
 
