@@ -27,7 +27,7 @@ from ..core.tracebacks import hiding_frames, warn
 from ..core.view import View
 from ..core.worker import Opened
 from ..engine.prefetch import Prefetch
-from ..samplers.base import Sampler, chain_of, draw, pass_epoch, restore, state_of
+from ..samplers.base import Sampler, begin_epoch, chain_of, pass_epoch, restore, state_of
 from ..samplers.batches import InfiniteSampler
 from ..samplers.distributed import ShardedSampler
 from .advice import warn_of_no_batch, warn_of_one_reader, warn_of_ranks, warn_of_workers
@@ -402,7 +402,7 @@ class DataLoader(Displayed, Generic[Batch]):
         pipeline, latest = self.__pipeline, self.__latest
         if self.__is_endless and latest is not None:
             restore(pipeline.given, latest.sampler)
-            deque(islice(draw(pipeline.keys, latest.epoch), latest.batch), maxlen=0)
+            deque(islice(begin_epoch(pipeline.keys, latest.epoch), latest.batch), maxlen=0)
 
     def __draw_seed(self) -> None:
         """Draw a number as PyTorch does, if it shuffles or a sampler of another library does."""
@@ -432,7 +432,7 @@ class DataLoader(Displayed, Generic[Batch]):
             rest = map(pipeline.as_key, iter(order[position.batch :]))
             return drawn(rest, position.batch, deque()) if sends_keys else None
         crcs = position.crcs = deque([0] * Units(pipeline).is_checked)
-        keys = drawn(map(pipeline.as_key, draw(pipeline.keys, position.epoch)), 0, crcs)
+        keys = drawn(map(pipeline.as_key, begin_epoch(pipeline.keys, position.epoch)), 0, crcs)
         for _ in islice(keys, position.batch):
             position.skip()
         saved = self.__start[2] if position.batch else None

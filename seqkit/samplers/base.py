@@ -26,8 +26,8 @@ __all__ = [
     "NestedSampler",
     "Sampler",
     "SeededSampler",
+    "begin_epoch",
     "chain_of",
-    "draw",
     "order_of",
     "pass_epoch",
     "restore",
@@ -173,10 +173,10 @@ def _has_order(sampler: Sampler) -> bool:
     return type(sampler).__iter__ is Sampler.__iter__  # a subclass of the user's may iterate in its own way
 
 
-def draw(sampler: Any, epoch: int) -> Iterator[Any]:
+def begin_epoch(sampler: Any, epoch: int) -> Iterator[Any]:
     """Begin an epoch of a sampler. Views get its number, and samplers count their epochs themselves.
 
-    >>> list(draw([4, 2, 7], 0))
+    >>> list(begin_epoch([4, 2, 7], 0))
     [4, 2, 7]
     """
     # An iterator of its own: `iter` of an object that returns itself would begin again.
@@ -258,7 +258,7 @@ class NestedSampler(Sampler):
                 f"{type(self).__name__}: sampler is an iterator, which gives one epoch only. Use a list"
             )
         self._was_drawn = True
-        return self._drawn(draw(self.sampler, epoch))
+        return self._drawn(begin_epoch(self.sampler, epoch))
 
     def _drawn(self, keys: Iterator[Any]) -> Iterable[Any]:
         raise NotImplementedError(f"{type(self).__name__} must define _drawn(keys)")

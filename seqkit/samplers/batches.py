@@ -16,7 +16,7 @@ from ..views.collate import collate
 from ..views.cycle import cycle
 from ..views.epochs import epochs
 from ..views.starmap import starmap
-from .base import NestedSampler, draw, order_of, pass_epoch
+from .base import NestedSampler, begin_epoch, order_of, pass_epoch
 from .distributed import world_of
 from .keys import sample_count
 
@@ -183,7 +183,7 @@ class InfiniteSampler(NestedSampler):
         for number in count(epoch):
             pass_epoch(self.sampler, number)
             self._epoch = number
-            for key in islice(draw(self.sampler, number), read, None):
+            for key in islice(begin_epoch(self.sampler, number), read, None):
                 read += 1
                 if self.resume:
                     self.read = read

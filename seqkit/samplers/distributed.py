@@ -61,7 +61,7 @@ class ShardedSampler(NestedSampler):
     -----
     A random sampler needs the same seed in every process. If the order of `sampler` is known, each process
     reads its own share only. Otherwise it draws all items, and with `contiguous` keeps them. A loader can
-    resume with another number of processes: the items that no process has read are dealt out anew. Modelled
+    resume with another number of processes: the items that no process has read are dealt out again. Modelled
     on ``ShardedIterator`` of GluonNLP.
 
     Examples
@@ -187,7 +187,7 @@ class DistributedSampler(ShardedSampler):
     Notes
     -----
     No memory at 65,536 indices and above. A loader can resume with another number of processes: the indices
-    that no process has read are dealt out anew. The same as a view: ``shard(shuffle(dataset, seed), rank,
+    that no process has read are dealt out again. The same as a view: ``shard(shuffle(dataset, seed), rank,
     num_replicas, contiguous=False, even="pad")``. Modelled on ``torch.utils.data.DistributedSampler``, with
     the same shares; ``set_epoch`` is optional here.
 

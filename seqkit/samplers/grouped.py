@@ -1,4 +1,4 @@
-"""The base class of samplers that know their batches in advance."""
+"""The base class of samplers whose batches follow from their arguments."""
 
 from __future__ import annotations
 

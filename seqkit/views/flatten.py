@@ -18,7 +18,7 @@ from ..core.source import as_view, owned
 from ..core.values import values_of
 from ..core.view import Indexable, T, View
 from .bases.forwards import read_forwards
-from .bases.groups import Group, ItemsOfGroups, Kept
+from .bases.groups import Group, ItemsOfGroups, KeptGroups
 from .bases.scanned import END, Scan, Scanned
 
 __all__ = ["Flatten", "flatten"]
@@ -82,7 +82,7 @@ class Extents(NamedTuple):
     """The result of a scan: where each sequence ends in the view, and the sequences."""
 
     ends: IndexArray
-    kept: Kept
+    kept: KeptGroups
 
 
 class FlattenScan(Scan):
@@ -156,7 +156,7 @@ class Flatten(Scanned[Any], ItemsOfGroups):
         return found.ends
 
     @property
-    def _kept(self) -> Kept:  # type: ignore[override]
+    def _kept(self) -> KeptGroups:  # type: ignore[override]
         found: Extents = self._scanned()
         return found.kept
 
@@ -169,7 +169,7 @@ class Flatten(Scanned[Any], ItemsOfGroups):
         source = self._sources[0]
         if self._most is not None and not has_length(source):  # whose length is not needed
             source = source.head(len(lengths))
-        return Extents(np.cumsum(lengths, dtype=np.int64), Kept(source))
+        return Extents(np.cumsum(lengths, dtype=np.int64), KeptGroups(source))
 
     def _length(self) -> int:
         ends = self._ends

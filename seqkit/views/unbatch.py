@@ -10,7 +10,7 @@ from ..core.indices import IndexArray, Indices, as_array
 from ..core.lengths import UNKNOWN, Length, Unsized, is_measured, sized
 from ..core.source import as_view
 from ..core.view import Indexable, T, View
-from .bases.groups import Group, ItemsOfGroups, Kept
+from .bases.groups import Group, ItemsOfGroups, KeptGroups
 
 __all__ = ["Unbatch", "unbatch"]
 
@@ -74,7 +74,7 @@ class Unbatch(ItemsOfGroups):
         self._batch_size = batch_size
         self._last_batch_size = last_batch_size
         self._length_reads = last_batch_size is None
-        self._kept = Kept(source)
+        self._kept = KeptGroups(source)
 
     @property
     def group_sizes(self) -> int:

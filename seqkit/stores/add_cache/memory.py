@@ -100,7 +100,7 @@ class CacheMemory:
         _all.add(self)
 
     def _after_fork(self) -> None:
-        """Make the locks anew: in a forked process, the threads that held them do not exist."""
+        """Make new locks: in a forked process, the threads that held the old ones do not exist."""
         self._lock = threading.RLock()  # reentrant: dropping an item may run a finaliser
         self._locks: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._nesting = _Nesting()

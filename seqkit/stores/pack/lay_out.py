@@ -20,7 +20,7 @@ __all__ = ["lay_out"]
 
 
 def lay_out(source: View[Any], report: Report) -> Layout:
-    """Evaluate all items of a sequence and lay them out. `report` is told how many are done.
+    """Evaluate all items of a sequence and lay them out. `report` gets the number of items that are done.
 
     >>> import seqkit as sk
     >>> lay_out(sk.view(["a", "bc"]), lambda done, total: None).arrays

@@ -22,7 +22,7 @@ from ...core.source import PLAIN, Source, owned
 from ...core.view import View
 from ...core.worker import get_worker_info
 
-__all__ = ["Group", "Groups", "ItemsOfGroups", "Kept"]
+__all__ = ["Group", "Groups", "ItemsOfGroups", "KeptGroups"]
 
 
 class Group:
@@ -56,7 +56,7 @@ class _Recent(threading.local):
     pid = -1
 
 
-class Kept:
+class KeptGroups:
     """The last group that each thread has read, and in workers the group before it.
 
     A worker that reads a file in several jobs loads it once. The rest of a job may come to it while it reads
@@ -69,7 +69,7 @@ class Kept:
     Examples
     --------
     >>> import seqkit as sk
-    >>> kept = Kept(sk.smap(str.split, ["a b", "c"]))
+    >>> kept = KeptGroups(sk.smap(str.split, ["a b", "c"]))
     >>> group = kept.read(0)
     >>> kept.read(0) is group, kept.read(1) is group, kept.read(0) is group
     (True, False, False)
@@ -81,7 +81,7 @@ class Kept:
         self._recent = _Recent()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Kept, (self._groups,)
+        return KeptGroups, (self._groups,)
 
     def find(self, number: int) -> Group | None:
         """Return a group if this thread has kept it."""
@@ -164,7 +164,7 @@ class Groups:
 class ItemsOfGroups(View[Any]):
     """A view whose item i is an item of the group number ``_which(i)``."""
 
-    _kept: Kept
+    _kept: KeptGroups
 
     def _which(self, i: int) -> int:
         """Return the number of the group of item `i`."""
@@ -198,8 +198,8 @@ class ItemsOfGroups(View[Any]):
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
         """Read each group once for all its consecutive items in the plan. If that fails, each item fails."""
-        changes = plan if isinstance(plan, Endless) else _Changes(Translated(plan, self._whiches))
-        groups = self._kept.iterate(changes)
+        read_once = plan if isinstance(plan, Endless) else _WithoutRepeats(Translated(plan, self._whiches))
+        groups = self._kept.iterate(read_once)
         numbers = iter(Translated(plan, self._whiches))
 
         def read(i: int) -> Any:
@@ -221,7 +221,7 @@ class ItemsOfGroups(View[Any]):
         return ()  # one item of the source serves many items, of which any may come first
 
 
-class _Changes:
+class _WithoutRepeats:
     """A plan without immediate repeats of an index."""
 
     def __init__(self, plan: Plan) -> None:

@@ -54,7 +54,7 @@ class Passes:
     """The open passes over an iterable, in the order of their last use, and the kept items.
 
     Shallow copies of a view share them, because a one-shot iterator has only one position. Other copies start
-    without open passes. With an `epoch`, an iterable that has `set_epoch` is told it before every pass.
+    without open passes. With an `epoch`, `set_epoch` of the iterable is called before every pass.
     """
 
     def __init__(
