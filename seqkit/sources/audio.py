@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from functools import partial
 from os import PathLike
 from typing import Any
-
-import numpy as np
 
 from ..core.lazy import need
 from ..core.progress import Progress
@@ -23,42 +20,36 @@ SUFFIXES = (
     *(".w64", ".wav"),
     *(".aac", ".m4a", ".wma"),
 )
-DTYPES = ("float32", "float64", "int16", "int32")
 
 
-def audio(
-    path: str | PathLike[str], dtype: str = "float32", *, progress: Progress | None = None
-) -> View[Any]:
+def audio(path: str | PathLike[str], *, progress: Progress | None = None) -> View[Any]:
     """Return a view of the sound files in a folder, in natural order of their names.
 
     Parameters
     ----------
     path : path-like
         A folder, whose sound files are found at any depth, or a glob pattern.
-    dtype : "float32", "float64", "int16" or "int32"
-        Type of the samples.
     progress : True or callable, optional
         See `files`.
 
     Returns
     -------
     View
-        Of pairs (samples, rate): an array of shape (frames,) or (frames, channels), and samples per second.
+        Of pairs (samples, rate): an array of float32 of shape (frames,) or (frames, channels), and samples
+        per second.
 
     Raises
     ------
     ImportError
         If soundfile is not installed.
-    ValueError
-        If `dtype` is another one.
     FileNotFoundError
         If there is no sound file.
 
     Notes
     -----
-    soundfile decodes. Items that fail are errors that name the file: those of an unknown format, those that
-    were cut short, and floats that are read as ints. Loud samples of MP3, Vorbis and Opus may be larger than
-    1.0. As ints they are clipped.
+    soundfile decodes. Items that fail are errors that name the file: those of an unknown format, and those
+    that were cut short. Loud samples of MP3, Vorbis and Opus may be larger than 1.0. For samples of another
+    type pass a function to `files`: ``files(path, read=partial(soundfile.read, dtype="int16"))``.
 
     Examples
     --------
@@ -69,34 +60,19 @@ def audio(
     >>> samples.shape, samples.dtype, rate
     ((800,), dtype('float32'), 8000)
     """
-    _check_dtype(dtype)
-    return files(path, read=partial(read_audio, dtype=dtype), suffixes=SUFFIXES, progress=progress)
+    need("soundfile", "audio")
+    return files(path, read=read_audio, suffixes=SUFFIXES, progress=progress)
 
 
-def read_audio(path: str, dtype: str = "float32") -> tuple[Any, int]:
+def read_audio(path: str) -> tuple[Any, int]:
     """Return the samples of a sound file and their rate; see `audio`."""
-    _check_dtype(dtype)
+    need("soundfile", "audio")
     import soundfile
 
     with naming(str(path)), soundfile.SoundFile(path) as file:
-        is_int = dtype.startswith("int")
-        if is_int and file.subtype in ("FLOAT", "DOUBLE"):
-            raise ValueError(f"the samples are floats. Read them as 'float32', not {dtype!r}")
-        samples = _as_ints(file, dtype) if is_int and file.format == "OGG" else file.read(dtype=dtype)
+        samples = file.read(dtype="float32")
         _check_complete(file, len(samples))
         return samples, file.samplerate
-
-
-def _as_ints(file: Any, dtype: str) -> Any:
-    """Return samples of Vorbis or Opus, which are floats. Those beyond the largest int would wrap around."""
-    largest = np.iinfo(dtype).max
-    return np.clip(np.rint(file.read(dtype="float64") * largest), -largest, largest).astype(dtype)
-
-
-def _check_dtype(dtype: Any) -> None:
-    need("soundfile", "audio")
-    if dtype not in DTYPES:
-        raise ValueError(f"audio: dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
 
 
 def _check_complete(file: Any, n: int) -> None:

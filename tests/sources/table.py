@@ -59,7 +59,7 @@ def of_audio(folder: Path) -> tuple[sk.View[Any], list[Any]]:
     waves = NUMBERS.reshape(N, -1).astype(np.int16)
     for i, wave in enumerate(waves):
         soundfile.write(folder / f"{i}.wav", wave, 8000)
-    return sources.audio(folder, "int16"), [(wave, 8000) for wave in waves]
+    return sources.audio(folder), [(wave.astype(np.float32) / 32768, 8000) for wave in waves]
 
 
 def of_npy(folder: Path) -> tuple[sk.View[Any], list[Any]]:
