@@ -164,7 +164,7 @@ BUDGETS = {
     "loader": 1340,
     "observe": 2616,
     "samplers": 1113,
-    "sources": 2439,
+    "sources": 2424,
     "stores": 1198,
     "streams": 1117,
     "testing": 700,
