@@ -12,7 +12,7 @@ without this module, too: `prefetch` returns them from process workers without a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,9 +81,25 @@ def default_collate(batch: Any) -> Any:
     [tensor([[0., 0.],
             [1., 1.]]), tensor([7, 3])]
     """
-    registry = _rules.default_collate_fn_map.items()
-    rules: Any = {kind: _OURS.get(rule, rule) for kind, rule in registry}
-    return _rules.collate(batch, collate_fn_map=rules)
+    return _rules.collate(batch, collate_fn_map=_registry())
+
+
+def _registry() -> dict[Any, Any]:
+    """Return the rules of PyTorch, those of users among them, with ours in place of some."""
+    registry: Any = _rules.default_collate_fn_map.items()
+    return {kind: _OURS.get(rule, rule) for kind, rule in registry}
+
+
+def _collate_columns(columns: Mapping[Any, Sequence[Any]]) -> Any:
+    """Return the batch of samples that are dicts, of the values of each key in all samples."""
+    registry = _registry()
+    if any(isinstance(columns, kind) for kind in registry):  # a rule of the user for dicts
+        rows = zip(*columns.values(), strict=True)
+        return default_collate([dict(zip(columns, row, strict=True)) for row in rows])
+    return {name: _rules.collate(list(column), collate_fn_map=registry) for name, column in columns.items()}
+
+
+default_collate.collate_columns = _collate_columns  # type: ignore[attr-defined]
 
 
 def default_convert(item: Any) -> Any:

@@ -158,19 +158,19 @@ PASSIVE = {"Lock", "RLock", "local", "get_ident", "run_coroutine_threadsafe", "w
 # more gives its reason in a decision, or cuts elsewhere. Lines that move take their budget along.
 BUDGETS = {
     "__init__": 108,
-    "collation": 823,
+    "collation": 832,
     "core": 2214,
     "engine": 6258,
-    "loader": 1340,
+    "loader": 1341,
     "observe": 2616,
     "samplers": 1113,
     "sources": 2424,
     "stores": 1198,
     "streams": 1117,
     "testing": 700,
-    "torch": 150,
+    "torch": 158,
     "transforms": 35,
-    "views": 4052,
+    "views": 4089,
 }
 
 

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Literal
 
+import numpy as np
+
 from ..core.awaiting import is_awaited, unawaited
 from ..core.errors import brief
 from ..core.view import View
@@ -129,6 +131,17 @@ class _DefaultCollate(Collate):
             return copied(batch)
         collate = _DefaultCollate(collate_fn_map or {}, objects == "list")
         return collate.collate_at(as_samples(batch, self.__name__), Place(""))
+
+    def collate_columns(self, columns: Mapping[Any, Sequence[Any]]) -> dict[Any, Any]:
+        """Return the batch of samples that are dicts, of the values of each key in all samples."""
+        place = Place(self.__name__)
+        return {key: self._collate_column(column, place.item(key)) for key, column in columns.items()}
+
+    def _collate_column(self, column: Sequence[Any], place: Place) -> Any:
+        array = np.asarray(column) if isinstance(column, memoryview) else column
+        if is_array_of_samples(array):
+            return copied(array)
+        return self._collate(column if isinstance(column, list) else list(column), place)
 
     def __reduce__(self) -> str:
         return self.__name__

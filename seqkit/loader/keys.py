@@ -23,6 +23,7 @@ from ..core.lengths import UNBOUNDED
 from ..core.source import Source
 from ..core.view import View
 from ..samplers.keys import as_key as plain_key
+from ..views.bases.columns import collated
 from ..views.bases.decided import Decided
 from ..views.gather import GatherView
 from .on_error import OnRecovered
@@ -227,7 +228,7 @@ class Batches(View[Any]):
             fail(self, i, error)
         takes = not self._is_batched or getattr(self._collate_fn, "takes_arrays", False)
         try:
-            return self._collate_fn(items if takes or isinstance(items, list) else list(items))
+            return collated(self._collate_fn, items, takes)
         except Exception as error:
             fail(self, i, error, "in collate_fn")
 

@@ -14,13 +14,14 @@ from ..core.indices import Indices, as_array
 from ..core.lazy import need
 from ..core.view import View
 from ..engine.arrow import compact
-from .columns import ColumnOf, as_rows, check_names
+from ..views.bases.columns import Rows
+from .columns import ColumnOf, check_names
 from .files import existing
 from .per_process import PerProcess
 
 __all__ = ["ArrowRows", "arrow", "column", "kinds_of"]
 
-Read = Callable[[Any], list[Any]]
+Read = Callable[[Any], Sequence[Any]]
 
 
 class ArrowRows(TableReader):
@@ -47,16 +48,13 @@ class ArrowRows(TableReader):
         i = range(len(self))[i]
         return {name: _values(name, column, read, i) for name, column, read in self._columns}
 
-    def __getitems__(self, indices: Indices) -> list[Any]:
+    def __getitems__(self, indices: Indices) -> Sequence[Any]:
         try:
             taken = self._data.take(as_array(indices))
         except NotImplementedError:  # pyarrow cannot take from some types
             return [self[int(i)] for i in indices]
-        columns = [
-            _values(name, column, read)
-            for name, column, read in zip(self.names, taken.columns, self._reads, strict=True)
-        ]
-        return as_rows(self.names, columns, len(indices))
+        columns = zip(self.names, taken.columns, self._reads, strict=True)
+        return Rows({name: _values(name, column, read) for name, column, read in columns}, len(indices))
 
     def select(self, names: Sequence[str]) -> ArrowRows:
         return ArrowRows(self._data.select(names))
@@ -77,7 +75,7 @@ def _values(name: str, column: Any, read: Read, i: int | None = None) -> Any:
     try:
         if i is None:
             return read(column)
-        return column[i].as_py() if read is _plain else read(column.slice(i, 1))[0]
+        return column[i].as_py() if read in (_plain, _numbers) else read(column.slice(i, 1))[0]
     except Exception as error:
         error.add_note(f"column: {name}")
         raise
@@ -96,7 +94,8 @@ def _reader(kind: Any) -> Read:
         inner = kind.value_type
         if types.is_integer(inner) or types.is_floating(inner) or types.is_boolean(inner):
             return _vectors
-    return _plain
+    is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+    return _numbers if is_number and kind not in (pa.uint64(), pa.float16()) else _plain
 
 
 def kinds_of(schema: Any) -> dict[str, str]:
@@ -120,6 +119,17 @@ def _kind(kind: Any) -> str:
 
 def _plain(column: Any) -> list[Any]:
     return column.to_pylist()  # type: ignore[no-any-return]
+
+
+def _numbers(column: Any) -> Sequence[Any]:
+    """Return bools, ints or floats. If none is missing, they lie in the memory of one array."""
+    if column.null_count:
+        return _plain(column)
+    numbers: Any = np.asarray(column)
+    return memoryview(numbers.astype(_OF_PYTHON[numbers.dtype.kind], copy=False))
+
+
+_OF_PYTHON = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}  # of numbers of Python
 
 
 def _times(column: Any) -> list[Any]:

@@ -12,11 +12,12 @@ import numpy as np
 
 from ..core.adapters import TableReader, as_results, reads_many
 from ..core.awaiting import Begin
+from ..core.errors import fail_at_once
 from ..core.indices import Indices, Plan, as_array, as_list, as_slice, each
 from ..core.iteration import surviving
 from ..core.source import Source
 from ..core.view import View
-from ..views.bases.columns import Columns
+from ..views.bases.columns import Columns, Rows
 
 __all__ = [
     "ByPosition",
@@ -25,7 +26,6 @@ __all__ = [
     "TableView",
     "agreeing",
     "as_names",
-    "as_rows",
     "check_names",
     "choose",
     "chosen",
@@ -120,17 +120,6 @@ def listed(names: Sequence[str]) -> str:
     return shown or "nothing"
 
 
-def as_rows(names: Sequence[Any], columns: Iterable[Sequence[Any]], n: int) -> list[dict[Any, Any]]:
-    """Return a dict for each row of some columns of length `n`.
-
-    >>> as_rows(["x", "y"], [[1, 2], "ab"], 2)
-    [{'x': 1, 'y': 'a'}, {'x': 2, 'y': 'b'}]
-    """
-    if not names:
-        return [{} for _ in range(n)]
-    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
-
-
 class ByPosition(TableReader):
     """An object of a library that is read by position. A copy in another process is made of the object."""
 
@@ -169,9 +158,9 @@ class DictRows(TableReader):
     def __getitem__(self, i: int) -> dict[str, Any]:
         return {name: column[i] for name, column in self._columns.items()}
 
-    def __getitems__(self, indices: Indices) -> list[dict[str, Any]]:
-        read = [_many(column, indices) for column in self._columns.values()]
-        return as_rows(self.names, read, len(indices))
+    def __getitems__(self, indices: Indices) -> Rows:
+        read = {name: _many(column, indices) for name, column in self._columns.items()}
+        return Rows(read, len(indices))
 
     def select(self, names: Sequence[str]) -> DictRows:
         return DictRows({name: self._columns[name] for name in names}, self._where)
@@ -185,7 +174,8 @@ def read_many(data: Any, indices: Indices) -> Sequence[Any] | None:
     if not reads_many(data):
         return None
     wanted = indices if getattr(data, "takes_arrays", False) else as_list(indices)
-    return as_results(data.__getitems__(wanted), len(wanted), "__getitems__")
+    found = data.__getitems__(wanted)
+    return found if isinstance(found, Rows) else as_results(found, len(wanted), "__getitems__")
 
 
 def read_in_blocks(view: View[Any], plan: Plan, size: int) -> Iterator[Any]:
@@ -305,6 +295,15 @@ class ColumnOf(TableReader):
 
 class TableView(Source[Any], Columns[Any]):
     """The view of a table in memory."""
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        if not len(indices):
+            return []
+        try:
+            found = read_many(self._data, indices)
+        except Exception as error:
+            fail_at_once(self, as_list(indices), error)
+        return super()._getmany(indices) if found is None else found
 
     def _column_names(self) -> tuple[str, ...] | None:
         return self._data.names  # type: ignore[no-any-return]

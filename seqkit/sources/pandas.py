@@ -9,7 +9,8 @@ import numpy as np
 
 from ..core.indices import Indices, as_array
 from ..core.once import cached
-from .columns import ByPosition, as_rows, check_names
+from ..views.bases.columns import Rows
+from .columns import ByPosition, check_names
 
 __all__ = ["PandasColumn", "PandasRows"]
 
@@ -58,8 +59,9 @@ class PandasRows(ByPosition):
     def __getitem__(self, i: int) -> dict[Any, Any]:
         return {name: column.values[i] for name, column in zip(self.names, self._columns, strict=True)}
 
-    def __getitems__(self, indices: Indices) -> list[dict[Any, Any]]:
-        return as_rows(self.names, [column.__getitems__(indices) for column in self._columns], len(indices))
+    def __getitems__(self, indices: Indices) -> Rows:
+        columns = zip(self.names, self._columns, strict=True)
+        return Rows({name: column.__getitems__(indices) for name, column in columns}, len(indices))
 
     def select(self, names: Sequence[str]) -> PandasRows:
         return PandasRows(self._data[names])

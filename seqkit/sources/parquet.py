@@ -233,11 +233,11 @@ class ParquetRows(TableReader):
             name_file(error, self._paths[self._groups[group][0]])
             raise
 
-    def __getitems__(self, indices: Indices) -> list[dict[str, Any]]:
+    def __getitems__(self, indices: Indices) -> Sequence[Any]:
         wanted = as_array(indices)
         groups = np.searchsorted(self._ends, wanted, side="right")
 
-        def read(group: int, positions: Any) -> list[dict[str, Any]]:
+        def read(group: int, positions: Any) -> Sequence[Any]:
             rows = wanted[positions] - self._ends[group] + self.group_sizes[group]
             with naming(self._paths[self._groups[group][0]]):
                 return self._table(group).__getitems__(rows)

@@ -7,10 +7,11 @@ from itertools import chain
 from typing import Any, overload
 
 from ..core.arguments import check_sequences
+from ..core.indices import Indices
 from ..core.lengths import sized
 from ..core.source import as_view
 from ..core.view import Indexable, T, U, V, View
-from .bases.columns import Columns
+from .bases.columns import Columns, Rows
 from .bases.side_by_side import SideBySide
 
 __all__ = ["Collate", "collate"]
@@ -102,6 +103,11 @@ class Collate(SideBySide, Columns[Any]):
 
     def _item(self, row: Sequence[Any]) -> Any:
         return tuple(row) if self._names is None else dict(zip(self._names, row, strict=True))
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        if self._names is None:
+            return super()._getmany(indices)
+        return Rows(dict(zip(self._names, self._columns(indices), strict=True)), len(indices))
 
     def _set(self, i: int, value: Any) -> Iterable[Any]:
         if self._names is None:

@@ -1,13 +1,18 @@
-"""`Columns`: the base of views whose items may have named columns, which `select` picks out."""
+"""`Columns`: the base of views whose items may have named columns, which `select` picks out.
+
+And `Rows`, the items that such a view has read at once.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any, cast
 
 from ...core.tracebacks import hiding_frames
 from ...core.view import T_co, View
 
-__all__ = ["Columns", "selected"]
+__all__ = ["Columns", "Rows", "collated", "selected"]
 
 
 class Columns(View[T_co]):
@@ -76,3 +81,51 @@ def selected(view: View[Any], names: tuple[str, ...]) -> View[Any]:
             f"select: items of {view!r} have no named columns. Select from a table or a named collate."
         )
     return view._select(names)
+
+
+class Rows(Sequence[Any]):
+    """Rows that were read at once, each a dict. They are made when the first one is asked for.
+
+    Attributes
+    ----------
+    columns : mapping of names to sequences, or None
+        None after the first row was asked for, because rows can be changed.
+
+    Examples
+    --------
+    >>> rows = Rows({"x": [1, 2], "y": "ab"}, 2)
+    >>> rows.columns, rows[1], rows.columns
+    ({'x': [1, 2], 'y': 'ab'}, {'x': 2, 'y': 'b'}, None)
+    """
+
+    def __init__(self, columns: Mapping[Any, Sequence[Any]], n: int) -> None:
+        self.columns: Mapping[Any, Sequence[Any]] | None = columns
+        self._n = n
+        self._made: list[dict[Any, Any]] = []
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __getitem__(self, i: Any) -> Any:
+        return self._rows()[i]
+
+    def __iter__(self) -> Iterator[dict[Any, Any]]:
+        return iter(self._rows())
+
+    def _rows(self) -> list[dict[Any, Any]]:
+        if self.columns is not None:
+            names = [*self.columns]
+            values = zip(*self.columns.values(), strict=True) if names else repeat((), self._n)
+            self._made = [dict(zip(names, row, strict=False)) for row in values]
+            self.columns = None
+        return self._made
+
+
+def collated(collate_fn: Any, items: Sequence[Any], takes: bool = False) -> Any:
+    """Return a batch of items. A function gets a list of them, or the items as they are if it `takes` them.
+
+    A function that has `collate_columns` gets the columns of `Rows`.
+    """
+    if isinstance(items, Rows) and items and items.columns and hasattr(collate_fn, "collate_columns"):
+        return collate_fn.collate_columns(items.columns)
+    return collate_fn(items if takes or isinstance(items, list) else list(items))

@@ -17,6 +17,7 @@ from ...core.lengths import UNKNOWN, Length, Unsized, has_length, streams
 from ...core.once import cached
 from ...core.view import View
 from ...core.worker import empty, is_placing
+from .columns import collated
 
 __all__ = ["Grouped", "Stacked"]
 
@@ -141,10 +142,9 @@ class Grouped(View[Any]):
 
     def _takes(self, items: Any) -> bool:
         """Can the collate function have the items as they are?"""
-        if isinstance(items, np.ndarray):
-            # An array made of single items of other dtypes differs: strings shrink, objects are inspected.
-            return self._takes_arrays and items.dtype.kind in "biufcmMV" and items.dtype.isnative
-        return isinstance(items, list)
+        # An array made of single items of other dtypes differs: strings shrink, objects are inspected.
+        is_array = self._takes_arrays and isinstance(items, np.ndarray)
+        return is_array and items.dtype.kind in "biufcmMV" and items.dtype.isnative
 
     def _finish(self, i: int, items: Any) -> Any:
         """Make the group of its items."""
@@ -154,7 +154,7 @@ class Grouped(View[Any]):
         if self._collate_fn is None:
             return items if isinstance(items, list) else list(items)
         try:
-            return self._collate_fn(items if self._takes(items) else list(items))
+            return collated(self._collate_fn, items, self._takes(items))
         except Exception as error:
             fail(self, i, error, "in collate_fn")
 

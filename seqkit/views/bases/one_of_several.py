@@ -13,7 +13,7 @@ from ...core.indices import IndexArray, Indices, Plan, Selected, as_list, each, 
 from ...core.iteration import located
 from ...core.lengths import UNKNOWN
 from ...core.view import View
-from .columns import Columns
+from .columns import Columns, Rows
 from .forwards import read_forwards
 from .passes import Passes
 
@@ -53,8 +53,6 @@ class OneOfSeveral(Columns[Any]):
         if self._n is UNKNOWN:
             return super()._getmany(indices)
         which, local = self._places(indices)
-        if which.size and (which == which[0]).all():
-            return self._source(int(which[0]))._getmany(local)
         return read_grouped(which, lambda w, positions: self._source(w)._getmany(local[positions]))
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
@@ -97,7 +95,7 @@ class OneOfSeveral(Columns[Any]):
         return ((self._source(which), (j,)),)
 
 
-def read_grouped(places: IndexArray, read: Callable[[int, IndexArray], Sequence[Any]]) -> list[Any]:
+def read_grouped(places: IndexArray, read: Callable[[int, IndexArray], Sequence[Any]]) -> Sequence[Any]:
     """Return an item for each of some places; ``read(place, positions)`` reads the items of one place.
 
     Places are read in the order in which they occur, so that a cache of the last place is used.
@@ -105,10 +103,23 @@ def read_grouped(places: IndexArray, read: Callable[[int, IndexArray], Sequence[
     >>> read_grouped(np.array([1, 0, 1]), lambda place, positions: [(place, i) for i in positions.tolist()])
     [(1, 0), (0, 1), (1, 2)]
     """
-    items: list[Any] = [None] * len(places)
+    n = len(places)
+    if n and (places == places[0]).all():
+        return read(int(places[0]), np.arange(n))
     _, first = np.unique(places, return_index=True)
-    for place in places[np.sort(first)].tolist():
-        positions = np.flatnonzero(places == place)
-        for position, item in zip(positions.tolist(), read(place, positions), strict=True):
-            items[position] = item
-    return items
+    positions = [np.flatnonzero(places == place) for place in places[np.sort(first)]]
+    parts = [read(int(places[at[0]]), at) for at in positions]
+    tables = [part.columns for part in parts if isinstance(part, Rows) and part.columns]
+    names = {tuple(table) for table in tables}
+    if len(tables) < len(parts) or len(names) != 1:
+        return _placed(positions, parts)
+    return Rows({name: _placed(positions, [table[name] for table in tables]) for name in names.pop()}, n)
+
+
+def _placed(positions: Sequence[IndexArray], parts: Sequence[Sequence[Any]]) -> list[Any]:
+    """Return the items of some parts, each at its positions."""
+    placed: list[Any] = [None] * sum(map(len, positions))
+    for at, items in zip(positions, parts, strict=True):
+        for position, item in zip(at.tolist(), items, strict=True):
+            placed[position] = item
+    return placed
