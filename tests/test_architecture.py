@@ -164,7 +164,7 @@ BUDGETS = {
     "loader": 1341,
     "observe": 2616,
     "samplers": 1113,
-    "sources": 2424,
+    "sources": 2436,
     "stores": 1198,
     "streams": 1117,
     "testing": 700,
