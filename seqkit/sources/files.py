@@ -79,6 +79,8 @@ def files(
     with reporting(progress, "files") as report:
         paths = found(name, "files", endings, report)
     if not paths:
+        if not has_magic(name):
+            existing(name, "files")
         kind = "" if suffixes is None else f" with a suffix of {brief(list(endings))}"
         raise FileNotFoundError(f"files: there is no file{kind} at {name!r}. Check the path or the pattern.")
     view = as_view(paths, "files")

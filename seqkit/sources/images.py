@@ -59,9 +59,11 @@ def images(
     ImportError
         If Pillow is not installed.
     TypeError
-        If `mode` has a wrong type. An item raises ValueError, which names the file, if it has several frames,
-        as animations and TIFF files of several pages have, or values that `mode` would clip or that Pillow
-        cannot read.
+        If `mode` has a wrong type.
+    ValueError
+        If Pillow has no `mode` of this name. An item raises it, with the name of the file, if it has several
+        frames, as animations and TIFF files of several pages have, or values that `mode` would clip or that
+        Pillow cannot read.
     FileNotFoundError
         If there is no image.
 
@@ -88,7 +90,7 @@ def images(
 def read_image(path: str, mode: str | None = "RGB") -> Any:
     """Return an image file as a writable array; see `images`."""
     _check(mode)
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     try:
         with Image.open(path) as image:
@@ -97,15 +99,26 @@ def read_image(path: str, mode: str | None = "RGB") -> Any:
                 raise ValueError(f"the image has {n} frames, and one is needed")
             return _array(image, mode)
     except Exception as error:
-        error.add_note(OTHER_LIBRARY)
         name_file(error, str(path))
+        # No library can read a file that is cut off or missing.
+        if isinstance(error, UnidentifiedImageError | ValueError):
+            error.add_note(OTHER_LIBRARY)
         raise
 
 
 def _check(mode: Any) -> None:
     need("PIL", "images", "pillow")
-    if mode is not None and not isinstance(mode, str):
-        raise TypeError(f"images: mode must be a mode of Pillow such as 'RGB', or None, got {mode!r}")
+    if mode is None:
+        return
+    from PIL.ImageMode import getmode
+
+    wanted = f"images: mode must be a mode of Pillow such as 'RGB', or None, got {mode!r}"
+    if not isinstance(mode, str):
+        raise TypeError(wanted)
+    try:
+        getmode(mode)
+    except KeyError:
+        raise ValueError(wanted) from None
 
 
 def _array(image: Any, mode: str | None) -> Any:

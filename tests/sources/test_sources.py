@@ -46,6 +46,8 @@ def test_folder_without_files_is_refused(tmp_path: Path) -> None:
         sources.files(tmp_path, suffixes=[".jpg"])
     with pytest.raises(FileNotFoundError, match="files: there is no file at"):
         sources.files(tmp_path / "*.png")
+    with pytest.raises(FileNotFoundError, match=r"files: there is nothing at '.*missing'"):
+        sources.files(tmp_path / "missing", suffixes=[".jpg"])
 
 
 def test_images_are_writable_and_converted(tmp_path: Path) -> None:
@@ -70,8 +72,26 @@ def test_names_of_images_are_read_beside_other_files(tmp_path: Path) -> None:
 def test_image_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     pytest.importorskip("PIL")
     (tmp_path / "1.png").write_bytes(b"no picture")
-    with pytest.raises(sk.EvaluationError, match=r"smap\[0\] failed: .*1\.png"):
+    with pytest.raises(sk.EvaluationError, match=r"smap\[0\] failed: .*1\.png.*another library"):
         sources.images(tmp_path)[0]
+
+
+def test_another_library_is_not_the_remedy_for_an_image_that_is_cut_off(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    path = tmp_path / "1.png"
+    image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64), np.uint8)).save(path)
+    path.write_bytes(path.read_bytes()[:2000])
+    with pytest.raises(sk.EvaluationError, match=r"truncated.*1\.png") as caught:
+        sources.images(tmp_path)[0]
+    assert "another library" not in str(caught.value)
+
+
+def test_modes_that_pillow_does_not_have_are_refused_at_once(tmp_path: Path) -> None:
+    pytest.importorskip("PIL")
+    (tmp_path / "1.png").touch()
+    for mode, error in (("rgb", ValueError), (3, TypeError)):
+        with pytest.raises(error, match=f"images: mode must be a mode of Pillow .* got {mode!r}"):
+            sources.images(tmp_path, mode)  # type: ignore[arg-type]
 
 
 # -------------------------------------------------------------------- numpy
