@@ -512,7 +512,10 @@ class DataLoader(Displayed, Generic[Batch]):
         if not self.in_order:
             raise RuntimeError("DataLoader: with in_order=False no position says which batches were read")
         if self.__pipeline.split == "workers":
-            raise RuntimeError("DataLoader: with iterable_split='workers' there is no state_dict")
+            raise RuntimeError(
+                "DataLoader: with iterable_split='workers' there is no state_dict, because no position says"
+                " what each worker read. Use 'reader' or 'none'"
+            )
         position = self.__current()
         if position is not self.__latest and position.batch and self.__start[2] is not None:
             position.crcs.append(self.__start[2])

@@ -287,7 +287,7 @@ def _other_workers(m: Measurement) -> Diagnosis | None:
 
 def _slow_stage(m: Measurement) -> Diagnosis:
     if m.choice is None:
-        tried = "Other workers were not tried."
+        tried = "Other workers were not tried: `tune` compares them."
     elif m.choice.measured is None:
         tried = f"Other workers were not tried. {m.choice.why}"
     else:

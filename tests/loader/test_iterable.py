@@ -138,7 +138,7 @@ def test_workers_that_split_the_data_set_read_each_sample_once(way: Any) -> None
             batches = plain(loader)
             assert sorted(i for batch in batches for i in batch) == list(range(11))
             assert max(map(len, batches)) == 2
-        with pytest.raises(RuntimeError, match="iterable_split='workers' there is no state_dict"):
+        with pytest.raises(RuntimeError, match=r"there is no state_dict.* Use 'reader' or 'none'"):
             loader.state_dict()
 
 

@@ -108,6 +108,10 @@ def test_the_bottleneck_is_found():
 def test_the_words_are_those_of_tune():
     assert choice_of(100, **PYTHON).why in str(diagnose(alone(100, **PYTHON)))
     assert "`smap(download)`" in diagnose(TWO_NODES).finding
+
+
+def test_a_diagnosis_without_other_workers_names_the_function_that_compares_them():
+    assert "not tried: `tune` compares them" in diagnose(alone()).remedy
     assert "`smap(augment)`" in diagnose(ABOVE).finding
     assert "waited" not in str(diagnose(alone()))
     assert "waited 60 % of the time" in str(diagnose(replace(alone(), step_s=0.4)))
