@@ -10,8 +10,8 @@ from typing import Any, Literal
 from ...core.indices import Endless, Plan
 from ...core.iteration import surviving
 from ...core.lengths import UNKNOWN
-from ...core.view import View, in_order
-from .forwards import next_item, read_forwards
+from ...core.view import View
+from .forwards import FailedItem, next_item, outcomes, read_forwards
 
 __all__ = ["Deal", "Dealt", "Even"]
 
@@ -34,7 +34,7 @@ class Dealt(View[Any]):
     def _iter(self, plan: Plan) -> Iterator[Any]:
         if not isinstance(plan, Endless):
             return super()._iter(plan)
-        deal = Deal(in_order(self._sources[0]), *self._place)
+        deal = Deal(outcomes(self._sources[0]), *self._place)
         return surviving(self, plan, partial(next_item, deal))
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
@@ -55,37 +55,32 @@ Dealt._name = "shard"
 
 
 class Deal(Iterator[Any]):
-    """Iterate items in rounds of `unit`, and give those of one process. It survives the error of an item."""
+    """Iterate items in rounds of `unit`, and give those of one process. A `FailedItem` raises its error."""
 
     def __init__(
         self, items: Iterator[Any], rank: int, world_size: int, even: Even | None, unit: int
     ) -> None:
         self._items, self._even, self._unit = items, even, unit
         self._mine = slice(rank, None, world_size)
-        self._first: list[tuple[Any, Exception | None]] = []  # the first round, which fills up the last one
-        self._round: list[tuple[Any, Exception | None]] = []  # what is left of this process's items
+        self._first: list[Any] = []  # the first round, which fills up the last one
+        self._round: list[Any] = []  # what is left of this process's items
 
     def __next__(self) -> Any:
         if not self._round:
             self._round = self._next_round()[self._mine][::-1]
         if not self._round:
             raise StopIteration
-        item, error = self._round.pop()
-        if error is not None:
-            raise error
+        item = self._round.pop()
+        if isinstance(item, FailedItem):
+            raise item.error
         return item
 
-    def _next_round(self) -> list[tuple[Any, Exception | None]]:
-        """Return items, or their errors."""
-        found: list[tuple[Any, Exception | None]] = []
-        while len(found) < self._unit:
-            try:
-                found.append((next(self._items), None))
-            except StopIteration:
-                if found and self._even == "pad":
-                    found += islice(cycle(self._first or found[:]), self._unit - len(found))
-                return [] if self._even == "drop" else found
-            except Exception as error:  # of an item, perhaps of another process
-                found.append((None, error))
+    def _next_round(self) -> list[Any]:
+        found = list(islice(self._items, self._unit))
+        if len(found) < self._unit:
+            if self._even == "drop":
+                return []
+            if found and self._even == "pad":
+                found += islice(cycle(self._first or found[:]), self._unit - len(found))
         self._first = self._first or found
         return found
