@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ..core.arguments import optional_int, positive_int
 from ..core.epoch import ORDER
@@ -22,7 +21,6 @@ from .bases.random import Random
 
 __all__ = ["Bins", "bins"]
 
-IntArray = npt.NDArray[np.int64]
 Long = Literal["split", "clip", "drop", "error"]
 
 WINDOW = 1 << 18  # documents that are packed together
@@ -36,7 +34,7 @@ def bins(
     long: Long,
     max_items: int | None = None,
     seed: int | None = None,
-) -> View[IntArray]:
+) -> View[IndexArray]:
     """Return the view of bins that pack documents, given their lengths, with almost no room left over.
 
     Each bin is an array with a row (document, start, stop) for each document or piece in it. `gather_groups`
@@ -118,7 +116,7 @@ def _as_lengths(lengths: Any) -> IndexArray:
     return array if is_array else compact(array, int(array.max()) + 1)
 
 
-def best_fit(counts: IntArray, capacity: int, most: int) -> tuple[IntArray, int]:
+def best_fit(counts: IndexArray, capacity: int, most: int) -> tuple[IndexArray, int]:
     """Pack pieces by best fit decreasing, where ``counts[n]`` pieces have length n.
 
     The result is that of the algorithm that takes pieces one by one. Pieces of one length go into whole
@@ -170,7 +168,7 @@ class Sums:
 
     STEP = 64
 
-    def __init__(self, values: IntArray) -> None:
+    def __init__(self, values: IndexArray) -> None:
         self.values = compact(values, int(values.max(initial=0)) + 1)
         self.total = int(values.sum())
         self._sampled = np.append(0, np.cumsum(values))[:: self.STEP].copy()
@@ -215,14 +213,14 @@ class PackingRule:
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"kept": {}}  # without an index
 
-    def window(self, number: int, key: Any, order: Callable[[], IntArray]) -> PackedWindow:
+    def window(self, number: int, key: Any, order: Callable[[], IndexArray]) -> PackedWindow:
         """Return the index of a window. The views of an epoch share it."""
         found = self.kept.setdefault((number, key), Deferred())
         for other in [*self.kept][:-KEPT]:
             self.kept.pop(other, None)
         return found.get(lambda: self.pack(number, order()))
 
-    def parts(self, window: int) -> tuple[IntArray, IntArray]:
+    def parts(self, window: int) -> tuple[IndexArray, IndexArray]:
         """Return the number of bins that each document fills alone, and the length of its rest."""
         lengths = self.lengths[window * WINDOW : (window + 1) * WINDOW].astype(np.int64)
         if self.long == "split":
@@ -230,16 +228,16 @@ class PackingRule:
         full = lengths >= self.capacity if self.long == "clip" else lengths == self.capacity
         return full.astype(np.int64), np.where(lengths < self.capacity, lengths, 0)
 
-    def fit(self, rests: IntArray) -> tuple[IntArray, int]:
+    def fit(self, rests: IndexArray) -> tuple[IndexArray, int]:
         return best_fit(np.bincount(rests[rests > 0], minlength=1), self.capacity, self.most)
 
     @cached
-    def edges(self) -> IntArray:
+    def edges(self) -> IndexArray:
         """The number of bins before each window, and of all bins."""
         windows = map(self.parts, range(-(-len(self.lengths) // WINDOW)))
         return np.cumsum([0, *(int(full.sum()) + self.fit(rests)[1] for full, rests in windows)])
 
-    def pack(self, window: int, order: IntArray) -> PackedWindow:
+    def pack(self, window: int, order: IndexArray) -> PackedWindow:
         """Pack the documents of a window. Those of one length are packed in a given order."""
         full, rests = self.parts(window)
         documents = order[rests[order] > 0]
@@ -284,14 +282,14 @@ class Bins(Random):
         key = None if self._given_seed is None else (self._seed, self._epoch, self._salt)
         return self._packing.window(number, key, lambda: self._order(number))
 
-    def _order(self, window: int) -> IntArray:
+    def _order(self, window: int) -> IndexArray:
         n = len(self._packing.lengths[window * WINDOW : (window + 1) * WINDOW])
         if self._given_seed is None:
             return np.arange(n)
         key = node_key(f"bins {window}", self._seed, self._epoch, self._salt)
         return Permutation(n, key).many(range(n))
 
-    def _get(self, i: int) -> IntArray:
+    def _get(self, i: int) -> IndexArray:
         number = bisect_right(self._packing.edges, i) - 1
         window, place = self._window(number), i - int(self._packing.edges[number])
         capacity, start = self._packing.capacity, number * WINDOW

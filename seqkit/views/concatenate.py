@@ -10,12 +10,12 @@ from typing import Any, overload
 import numpy as np
 
 from ..core.arguments import check_sequences
-from ..core.indices import Endless, Indices, Plan, as_array
+from ..core.indices import Endless, IndexArray, Indices, Plan, as_array
 from ..core.lengths import UNBOUNDED, UNKNOWN, Length, sized
 from ..core.once import cached
 from ..core.source import as_view
 from ..core.view import Indexable, T, View
-from .bases.one_of_several import IntArray, OneOfSeveral
+from .bases.one_of_several import OneOfSeveral
 
 __all__ = ["Concatenate", "concatenate"]
 
@@ -82,7 +82,7 @@ class Concatenate(OneOfSeveral):
         which = bisect_right(self._starts, i) - 1
         return which, i - self._starts[which]
 
-    def _places(self, indices: Indices) -> tuple[IntArray, IntArray]:
+    def _places(self, indices: Indices) -> tuple[IndexArray, IndexArray]:
         wanted, starts = as_array(indices), np.asarray(self._starts, np.int64)
         which = np.searchsorted(starts, wanted, side="right") - 1
         return which, wanted - starts[which]

@@ -11,12 +11,12 @@ import numpy as np
 from ..core.arguments import optional_int
 from ..core.epoch import EpochPair, at_epoch
 from ..core.errors import fail
-from ..core.indices import Endless, Indices, Plan, as_array
+from ..core.indices import Endless, IndexArray, Indices, Plan, as_array
 from ..core.lengths import UNBOUNDED, Length, needed_length, sized
 from ..core.once import cached
 from ..core.source import as_view
 from ..core.view import Indexable, T, View
-from .bases.one_of_several import IntArray, OneOfSeveral
+from .bases.one_of_several import OneOfSeveral
 
 __all__ = ["Epochs", "epochs"]
 
@@ -99,7 +99,7 @@ class Epochs(OneOfSeveral):
     def _place(self, i: int) -> tuple[int, int]:
         return divmod(i, self._period)
 
-    def _places(self, indices: Indices) -> tuple[IntArray, IntArray]:
+    def _places(self, indices: Indices) -> tuple[IndexArray, IndexArray]:
         wanted = as_array(indices).astype(np.int64, copy=False)
         return wanted // self._period, wanted % self._period
 

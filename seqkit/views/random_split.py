@@ -8,10 +8,9 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ..core.arguments import int_at_least
-from ..core.indices import compact
+from ..core.indices import IndexArray, compact
 from ..core.lengths import needed_length
 from ..core.randomness import Permutation, as_seed, node_key
 from ..core.source import as_view
@@ -19,8 +18,6 @@ from ..core.values import values_of
 from ..core.view import Indexable, T, View
 
 __all__ = ["random_split"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 def random_split(
@@ -132,7 +129,7 @@ def _sizes(given: list[Any], n: int) -> list[int]:
     return sizes
 
 
-def _codes(labels: Iterable[Any], n: int, what: str) -> tuple[IntArray, int]:
+def _codes(labels: Iterable[Any], n: int, what: str) -> tuple[IndexArray, int]:
     """Return a number for the label of each item, equal for equal labels, and the number of labels."""
     numbers: dict[Any, int] = {}
     values = values_of(labels, f"random_split: {what}", "hashable, one for each item: a sequence")
@@ -145,7 +142,7 @@ def _codes(labels: Iterable[Any], n: int, what: str) -> tuple[IntArray, int]:
     return np.array(codes, np.int64), len(numbers)
 
 
-def _deal_groups(codes: IntArray, count: int, sizes: list[int], key: int) -> IntArray:
+def _deal_groups(codes: IndexArray, count: int, sizes: list[int], key: int) -> IndexArray:
     """Return the part of each item, where `codes` names its group.
 
     Groups are assigned in order of size, the largest first. A group goes to a random part that has room for
@@ -167,7 +164,7 @@ def _deal_groups(codes: IntArray, count: int, sizes: list[int], key: int) -> Int
     return owner[codes]
 
 
-def _deal_classes(codes: IntArray, count: int, sizes: list[int]) -> IntArray:
+def _deal_classes(codes: IndexArray, count: int, sizes: list[int]) -> IndexArray:
     """Return the part of each item, where `codes` names its class. The parts are filled one after another."""
     owners = np.full(len(codes), len(sizes) - 1)
     members = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes, minlength=count))[:-1])
@@ -179,7 +176,7 @@ def _deal_classes(codes: IntArray, count: int, sizes: list[int]) -> IntArray:
     return owners
 
 
-def _shares(counts: IntArray, size: int) -> IntArray:
+def _shares(counts: IndexArray, size: int) -> IndexArray:
     """Return how many of each class a part of this size gets: its share, rounded up or down.
 
     The classes with the largest remainders get one more.
@@ -188,6 +185,6 @@ def _shares(counts: IntArray, size: int) -> IntArray:
     array([2, 1, 1])
     """
     exact, total = counts * size, max(int(counts.sum()), 1)
-    shares: IntArray = exact // total
+    shares: IndexArray = exact // total
     shares[np.argsort(-(exact % total), kind="stable")[: size - shares.sum()]] += 1
     return shares

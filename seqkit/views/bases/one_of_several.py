@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...core.ahead import Ranges, runs
 from ...core.indices import IndexArray, Indices, Plan, Selected, as_list, each, ends
@@ -18,8 +17,6 @@ from .forwards import read_forwards
 from .passes import Passes
 
 __all__ = ["OneOfSeveral", "read_grouped"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 class OneOfSeveral(Columns[Any]):
@@ -35,7 +32,7 @@ class OneOfSeveral(Columns[Any]):
         """Return the number of the source of item `i`, and the index there."""
         raise NotImplementedError
 
-    def _places(self, indices: Indices) -> tuple[IntArray, IntArray]:
+    def _places(self, indices: Indices) -> tuple[IndexArray, IndexArray]:
         """Return the numbers of the sources of a batch of items, and the indices there."""
         places = np.array([self._place(i) for i in as_list(indices)], np.int64).reshape(-1, 2)
         return places[:, 0], places[:, 1]

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ...core.indices import Indices, as_array, compact
+from ...core.indices import IndexArray, Indices, as_array, compact
 from ...core.lengths import Length
-from ..bases.one_of_several import IntArray
 from .shares import Shares
 
 __all__ = ["BySize"]
@@ -39,7 +38,7 @@ class BySize:
     ([1, 0, 1, 1, 1, 1, 0, 1, 1, 1], [1, 3])
     """
 
-    def __init__(self, shares: Shares, sizes: Sequence[IntArray], key: int, is_all: bool) -> None:
+    def __init__(self, shares: Shares, sizes: Sequence[IndexArray], key: int, is_all: bool) -> None:
         which = np.array(_turns(shares, [each.tolist() for each in sizes], key, is_all), np.int64)
         ranks = np.empty(len(which), np.int64)
         for w in range(len(sizes)):
@@ -52,7 +51,7 @@ class BySize:
     def at(self, i: int) -> tuple[int, int]:
         return self.which.item(i), self._ranks.item(i)
 
-    def many(self, indices: Indices) -> tuple[IntArray, IntArray]:
+    def many(self, indices: Indices) -> tuple[IndexArray, IndexArray]:
         wanted = as_array(indices)
         return self.which[wanted].astype(np.int64), self._ranks[wanted].astype(np.int64)
 

@@ -10,13 +10,13 @@ import numpy as np
 from ...core.arguments import check_sequences
 from ...core.epoch import ORDER, EpochPair, at_epoch
 from ...core.errors import brief
-from ...core.indices import Endless, Indices, Plan
+from ...core.indices import Endless, IndexArray, Indices, Plan
 from ...core.lengths import UNBOUNDED, UNKNOWN, Length, Unsized, sized
 from ...core.once import cached
 from ...core.randomness import as_name, as_seed
 from ...core.source import as_view
 from ...core.view import Indexable, T, View
-from ..bases.one_of_several import IntArray, OneOfSeveral
+from ..bases.one_of_several import OneOfSeveral
 from ..bases.order_digest import index_facts
 from ..bases.random import Random, named_below
 from .by_size import BySize
@@ -212,7 +212,7 @@ class Mix(OneOfSeveral, Random):
     def _place(self, i: int) -> tuple[int, int]:
         return self._turns.at(i)
 
-    def _places(self, indices: Indices) -> tuple[IntArray, IntArray]:
+    def _places(self, indices: Indices) -> tuple[IndexArray, IndexArray]:
         return self._turns.many(indices)
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
@@ -247,7 +247,7 @@ class Mix(OneOfSeveral, Random):
         return ["[" + ", ".join(sources) + "]", shown, *self._key_arguments(), *sizes, *is_all]
 
 
-def _checked(sizes: View[int], source: View[Any]) -> IntArray:
+def _checked(sizes: View[int], source: View[Any]) -> IndexArray:
     """Return the sizes of the items of a sequence as an array."""
     array = np.asarray(sizes) if sizes._n else np.empty(0, np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu" or array.min(initial=1) < 1:

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...core.indices import Indices, as_array
+from ...core.indices import IndexArray, Indices, as_array
 from ...core.lengths import UNBOUNDED, Length, Unsized
 from ...core.once import cached
-from ..bases.one_of_several import IntArray
 from .shares import Shares
 
 __all__ = ["Schedule", "Stages", "in_stages"]
@@ -71,7 +70,7 @@ class Schedule:
         w = which.item(place)
         return w, number * self.shares[w] * self._repeats + ranks.item(place)
 
-    def many(self, indices: Indices) -> tuple[IntArray, IntArray]:
+    def many(self, indices: Indices) -> tuple[IndexArray, IndexArray]:
         """Return the sequences at some indices, and the indices of the items there."""
         which, ranks = self._table
         numbers, places = np.divmod(as_array(indices).astype(np.int64, copy=False), self.block)
@@ -98,7 +97,7 @@ class Schedule:
             yield from self._table[0][max(start - first, 0) : int(min(stop - first, self.block))].tolist()
 
     @cached
-    def _table(self) -> tuple[npt.NDArray[Any], IntArray]:
+    def _table(self) -> tuple[npt.NDArray[Any], IndexArray]:
         """For each turn of a block, the sequence, and the number of its item in the block."""
         random = np.random.Philox(key=self.key)
         which = np.repeat(np.arange(len(self.shares)), self._quotas)
@@ -109,7 +108,7 @@ class Schedule:
             self._exchange(order, which, *window, number % 2, random)
         return which[order].astype(np.min_scalar_type(len(self.shares))), ranks[order]
 
-    def _widest(self, which: IntArray, ranks: IntArray) -> tuple[IntArray, IntArray]:
+    def _widest(self, which: IndexArray, ranks: IndexArray) -> tuple[IndexArray, IndexArray]:
         """Return the first and the last turn of each item. In between, no share is missed by one item."""
         unit = math.lcm(*(lead.denominator for lead in self.lead))
         kind = object if self.lead else np.int64  # ints of Python may be as large as they need
@@ -118,14 +117,14 @@ class Schedule:
         first, last = scaled * self._period // shares, -(-(scaled + unit) * self._period // shares) - 1
         return first.astype(np.int64), last.astype(np.int64)
 
-    def _narrower(self, which: IntArray, ranks: IntArray) -> tuple[IntArray, IntArray]:
+    def _narrower(self, which: IndexArray, ranks: IndexArray) -> tuple[IndexArray, IndexArray]:
         """Return windows in which no share is missed by more than 1 - 1 / slack."""
         shares = np.array(self.shares, np.int64)[which]
         slack = max(2 * len(self.shares) - 2, 2)  # for one sequence any slack works
         opens = -(-(ranks * slack + 1) * self._period // (slack * shares)) - 1
         return opens, ((ranks + 1) * slack - 1) * self._period // (slack * shares)
 
-    def _scheduled(self, opens: IntArray, closes: IntArray, random: np.random.Philox) -> IntArray:
+    def _scheduled(self, opens: IndexArray, closes: IndexArray, random: np.random.Philox) -> IndexArray:
         """Return the item of each turn."""
         ties = random.random_raw(self.block)
         waiting, order = iter(np.argsort(opens, kind="stable").tolist()), []
@@ -140,10 +139,10 @@ class Schedule:
 
     def _exchange(
         self,
-        order: IntArray,
-        which: IntArray,
-        opens: IntArray,
-        closes: IntArray,
+        order: IndexArray,
+        which: IndexArray,
+        opens: IndexArray,
+        closes: IndexArray,
         odd: int,
         random: np.random.Philox,
     ) -> None:
@@ -168,7 +167,7 @@ class Stages:
     def __init__(self, k: int) -> None:
         self._schedules: list[Schedule] = []
         self.starts: list[int] = []
-        self._had: list[IntArray] = []  # the items of each sequence before each schedule
+        self._had: list[IndexArray] = []  # the items of each sequence before each schedule
         self._k = k
 
     def append(self, schedule: Schedule, start: int) -> None:
@@ -184,7 +183,7 @@ class Stages:
         which, j = self._schedules[number].at(i - self.starts[number])
         return which, j + int(self._had[number][which])
 
-    def many(self, indices: Indices) -> tuple[IntArray, IntArray]:
+    def many(self, indices: Indices) -> tuple[IndexArray, IndexArray]:
         wanted = as_array(indices).astype(np.int64, copy=False)
         numbers = np.searchsorted(self.starts, wanted, "right") - 1
         which, ranks = np.empty_like(wanted), np.empty_like(wanted)
