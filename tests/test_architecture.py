@@ -159,7 +159,7 @@ PASSIVE = {"Lock", "RLock", "local", "get_ident", "run_coroutine_threadsafe", "w
 BUDGETS = {
     "__init__": 108,
     "collation": 832,
-    "core": 2214,
+    "core": 2227,
     "engine": 6258,
     "loader": 1344,
     "observe": 2616,

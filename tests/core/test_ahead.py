@@ -301,6 +301,34 @@ def test_files_that_fit_in_memory_and_are_read_as_a_whole_are_left_alone(rows: A
     assert len(system.pages()) == N // 2
 
 
+@pytest.mark.parametrize(
+    ("own", "limits", "free"),
+    [
+        ("0::/job/step", {"job/step": ("5000", "max"), "job": ("max", "max")}, 3500),
+        ("0::/job/step", {"job/step": ("5000", "4000")}, 2500),
+        ("0::/job/step", {"job/step": ("5000", "max"), "job": ("4500", "max"), "": ("4600", "9999")}, 3000),
+        ("1:cpu:/other\n0::/", {"": ("5000", "max"), "other": ("2", "2")}, 3500),  # in a container
+        ("0::/../outside", {"": ("5000", "max")}, 3500),
+        ("1:memory:/job", {"job": ("5000", "max")}, None),  # version 1 has other files
+        ("0::/job", {"job": ("max", "max")}, None),
+    ],
+)
+def test_free_memory_is_that_of_the_control_groups(
+    own: str, limits: dict[str, tuple[str, str]], free: int | None, tmp_path: Path, monkeypatch: Any
+) -> None:
+    for group, (most, high) in limits.items():
+        folder = tmp_path / "groups" / group
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "memory.max").write_text(most + "\n")
+        (folder / "memory.high").write_text(high + "\n")
+        (folder / "memory.stat").write_text("anon 1000\nfile 3500\nshmem 500\ninactive_file 2000\n")
+    (tmp_path / "own").write_text(own + "\n")
+    monkeypatch.setattr(module, "GROUPS", str(tmp_path / "groups"))
+    monkeypatch.setattr(module, "OWN_GROUP", str(tmp_path / "own"))
+    assert free is None or module._free_memory() == free
+    assert free is not None or module._free_memory() > 10**6
+
+
 def test_a_plan_of_unknown_length_is_asked_for_until_it_has_read_much(rows: Any, system: System) -> None:
     class Unbounded(sk.View[Any]):
         def __init__(self, source: sk.View[Any]) -> None:
