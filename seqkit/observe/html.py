@@ -80,14 +80,16 @@ def frame(*parts: str) -> str:
     return f'<div style="{style}">{"".join(parts)}</div>'
 
 
-def pre(text: str) -> str:
-    """Return HTML as lines of a monospace font. Spaces and line breaks count.
+def pre(text: str, white_space: str = "pre") -> str:
+    """Return HTML as lines of a monospace font. Spaces and line breaks count. With "pre-wrap", lines wrap.
 
     >>> pre("a<b>b</b>").endswith("a<b>b</b></pre>")
     True
     """
     style = f"{MONO};font-size:12.5px;line-height:1.4;margin:0;padding:4px 0;background:transparent"
-    return f'<pre style="{style};color:inherit;border:0;overflow-x:auto;white-space:pre">{text}</pre>'
+    return (
+        f'<pre style="{style};color:inherit;border:0;overflow-x:auto;white-space:{white_space}">{text}</pre>'
+    )
 
 
 def text(found: object) -> str:
@@ -96,7 +98,7 @@ def text(found: object) -> str:
     >>> text("a < b").count("a &lt; b")
     1
     """
-    return frame(pre(escape(found)).replace("white-space:pre", "white-space:pre-wrap"))
+    return frame(pre(escape(found), "pre-wrap"))
 
 
 def faint(text: str) -> str:
