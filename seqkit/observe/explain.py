@@ -18,7 +18,7 @@ from ..engine.frames import place
 from ..engine.prefetch import Prefetch
 from ..stores.add_cache.add_cache import AddCache
 from ..views.collate import Collate
-from .html import escape, faint, frame, in_a_line, pre
+from .html import escape, frame, in_a_line, pre
 from .subject import data_of, is_loader
 
 __all__ = ["Explanation", "Line", "branches", "column", "drawing", "explain", "outline", "text_of"]
@@ -184,7 +184,7 @@ class Explanation(str):
     lines: tuple[Line, ...]
 
     def __new__(cls, lines: tuple[Line, ...]) -> Explanation:
-        width = _width(lines)
+        width = column(line.branch + line.text for line in lines)
         rows = (f"{line.branch + line.text:<{width}}   {', '.join(line.notes)}".rstrip() for line in lines)
         explanation = super().__new__(cls, "\n".join(map(in_a_line, rows)))
         explanation.lines = lines
@@ -194,8 +194,7 @@ class Explanation(str):
         return str(self)
 
     def _repr_html_(self) -> str:
-        width = _width(self.lines)
-        return frame(pre("\n".join(_html_line(line, width) for line in self.lines)))
+        return frame(pre(escape(self)))
 
 
 def explain(sequence: Indexable[Any] | Any) -> Explanation:
@@ -316,16 +315,6 @@ def _place_of(function: Callable[..., Any]) -> str:
     """Return file and line of a function, or "" if it is not written in Python."""
     code = attribute(function, "__code__")
     return place(code.co_filename, code.co_firstlineno) if isinstance(code, CodeType) else ""
-
-
-def _width(lines: tuple[Line, ...]) -> int:
-    return column(line.branch + line.text for line in lines)
-
-
-def _html_line(line: Line, width: int) -> str:
-    gap = " " * (max(width - len(line.branch + line.text), 0) + 3)
-    head = f"{faint(line.branch) if line.branch else ''}{escape(line.text)}"
-    return head + (gap + faint(escape(", ".join(line.notes))) if line.notes else "")
 
 
 def attribute(value: Any, name: str) -> Any:

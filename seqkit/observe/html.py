@@ -86,10 +86,8 @@ def pre(text: str, white_space: str = "pre") -> str:
     >>> pre("a<b>b</b>").endswith("a<b>b</b></pre>")
     True
     """
-    style = f"{MONO};font-size:12.5px;line-height:1.4;margin:0;padding:4px 0;background:transparent"
-    return (
-        f'<pre style="{style};color:inherit;border:0;overflow-x:auto;white-space:{white_space}">{text}</pre>'
-    )
+    style = f"{MONO};font-size:12.5px;line-height:1.4;margin:0;padding:4px 0;background:transparent;border:0"
+    return f'<pre style="{style};color:inherit;overflow-x:auto;white-space:{white_space}">{text}</pre>'
 
 
 def text(found: object) -> str:
