@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from io import BytesIO, TextIOWrapper
+from io import StringIO
 from os import PathLike
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
@@ -279,7 +279,7 @@ class LineRows(IndexedRows):
             data = await read(start, min(int(ends[stop - 1]), size) - start)
             # Only the first line has a mark of the byte order.
             encoding = self._encoding.removesuffix("-sig") if start else self._encoding
-            texts = list(TextIOWrapper(BytesIO(data), encoding))
+            texts = list(StringIO(data.decode(encoding), newline=None))
             if len(texts) != stop - first:
                 raise _written_again(file.path)
             return texts if self._decode is None else list(map(self._decode, texts))
