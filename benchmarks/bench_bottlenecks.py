@@ -15,7 +15,6 @@ from .measure import apart, table
 N = 10**8
 ROUNDS = 3
 LARGE = np.random.default_rng(0).random(100_000)
-kept: list[Any] = []
 
 
 def python(i: Any) -> int:
@@ -43,19 +42,6 @@ def growing(i: Any) -> Any:
     return np.ones(10 if i < 8 else 300_000)
 
 
-def step(item: Any) -> None:
-    sleep(0.003)
-
-
-def train(item: Any) -> None:
-    sleep(0.02)
-
-
-def keep(item: Any) -> None:
-    kept.append(item)
-    sleep(0.001)
-
-
 class Rows:
     """A data set that can only be iterated."""
 
@@ -77,58 +63,46 @@ def loader(data: Any, **settings: Any) -> Any:
     return sk.DataLoader(data, batch_size=8, **settings)
 
 
-# The pipeline, its cause, and the consumer's step.
-Case = tuple[Callable[[], Any], str, Callable[[Any], None] | None]
-CASES: dict[str, Case] = {
-    "sleep, without workers": (lambda: sk.smap(waits, range(N)), "few workers", None),
-    "Python, without workers": (lambda: sk.smap(python, range(N)), "few workers", None),
-    "numpy, without workers": (lambda: sk.smap(released, range(N)), "few workers", None),
-    "sleep, 2 threads": (lambda: node(waits, 2), "few workers", None),
-    "sleep, 1 thread, with a step": (lambda: node(waits, 1), "few workers", step),
-    "Python, 1 process": (lambda: node(python, 1, "process"), "few workers", None),
-    "Python, 2 threads": (lambda: node(python, 2), "interpreter lock", None),
-    "Python, 2 processes": (lambda: node(python, 2, "process"), "slow stage", None),
-    "sleep, 32 threads": (lambda: node(waits, 32), "slow stage", None),
-    "tiny items, 2 processes": (lambda: node(abs, 2, "process"), "tiny items", None),
-    "tiny items, chunks of 1": (lambda: node(abs, 2, "process", chunk_size=1), "tiny items", None),
-    "a slow consumer": (lambda: node(abs, 1), "slow consumer", step),
-    "a loader, and a slow step": (
-        lambda: loader(sk.smap(abs, range(N)), num_workers=2),
-        "slow consumer",
-        train,
-    ),
+# The pipeline, and its cause.
+CASES: dict[str, tuple[Callable[[], Any], str]] = {
+    "sleep, without workers": (lambda: sk.smap(waits, range(N)), "few workers"),
+    "Python, without workers": (lambda: sk.smap(python, range(N)), "few workers"),
+    "numpy, without workers": (lambda: sk.smap(released, range(N)), "few workers"),
+    "sleep, 2 threads": (lambda: node(waits, 2), "few workers"),
+    "Python, 1 process": (lambda: node(python, 1, "process"), "few workers"),
+    "Python, 2 threads": (lambda: node(python, 2), "interpreter lock"),
+    "Python, 2 processes": (lambda: node(python, 2, "process"), "slow stage"),
+    "sleep, 32 threads": (lambda: node(waits, 32), "slow stage"),
+    "tiny items, 2 processes": (lambda: node(abs, 2, "process"), "tiny items"),
+    "tiny items, chunks of 1": (lambda: node(abs, 2, "process", chunk_size=1), "tiny items"),
     "a loader that sleeps, 1 thread": (
         lambda: loader(sk.smap(waits, range(N)), num_workers=1, method="thread"),
         "few workers",
-        None,
     ),
     "a loader of Python, without workers": (
         lambda: loader(sk.smap(python, range(N))),
         "few workers",
-        None,
     ),
     "a stage above the node": (
         lambda: sk.smap(waits, node(abs, 2)),
         "stage above the node",
-        None,
     ),
-    "nodes, the upper one computes": (lambda: nested(32, 1), "few workers", None),
-    "nodes, the lower one sleeps": (lambda: nested(4, 2), "few workers", None),
-    "an iterable": (lambda: sk.uniter(Rows()), "one worker reads it", None),
-    "an iterable below a node": (lambda: sk.prefetch(sk.uniter(Rows()), 2), "one worker reads it", None),
-    "a loader of an iterable": (lambda: loader(Rows(), num_workers=1), "one worker reads it", None),
-    "arrays that are kept": (lambda: node(large, 2, "process"), "kept arrays", keep),
-    "slots that are too small": (lambda: node(growing, 2, "process", shm_size=1 << 20), "small slots", None),
-    "items that all fail": (lambda: node(fail, 2), "failures", None),
-    "no items": (lambda: sk.prefetch([], 2), "no items", None),
+    "nodes, the upper one computes": (lambda: nested(32, 1), "few workers"),
+    "nodes, the lower one sleeps": (lambda: nested(4, 2), "few workers"),
+    "an iterable": (lambda: sk.uniter(Rows()), "one worker reads it"),
+    "an iterable below a node": (lambda: sk.prefetch(sk.uniter(Rows()), 2), "one worker reads it"),
+    "a loader of an iterable": (lambda: loader(Rows(), num_workers=1), "one worker reads it"),
+    "slots that are too small": (lambda: node(growing, 2, "process", shm_size=1 << 20), "small slots"),
+    "items that all fail": (lambda: node(fail, 2), "failures"),
+    "no items": (lambda: sk.prefetch([], 2), "no items"),
 }
 
 
 def main() -> None:
     rows = [("pipeline", "cause", "found", "right")]
-    for title, (build, cause, work) in CASES.items():
+    for title, (build, cause) in CASES.items():
         found = [
-            apart(lambda b=build, w=work: sk.profile(b(), step=w).diagnosis.cause)  # type: ignore[misc]
+            apart(lambda b=build: sk.profile(b()).diagnosis.cause)  # type: ignore[misc]
             for _ in range(ROUNDS)
         ]
         rows.append((title, cause, ", ".join(dict.fromkeys(found)), f"{found.count(cause)} of {ROUNDS}"))

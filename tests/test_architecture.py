@@ -162,7 +162,7 @@ BUDGETS = {
     "core": 2227,
     "engine": 6258,
     "loader": 1344,
-    "observe": 2601,
+    "observe": 2559,
     "samplers": 1113,
     "sources": 2447,
     "stores": 1198,

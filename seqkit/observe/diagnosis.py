@@ -91,8 +91,6 @@ class Measurement:
         Seconds for the items that count: without the start of the workers.
     counted : int
         Number of these items.
-    step_s : float or None
-        Seconds of the consumer's own work for them. None if it has none.
     stages : tuple of Stage
         The outermost view first. A view that is used twice occurs once.
     nodes : tuple of NodeFigures
@@ -111,7 +109,6 @@ class Measurement:
     failed: int = 0
     elapsed_s: float = 0.0
     counted: int = 0
-    step_s: float | None = None
     nodes: tuple[NodeFigures, ...] = ()
     choice: Choice | None = None
     subject: str = "view"
@@ -131,16 +128,6 @@ class Measurement:
     def rate(self) -> float:
         """Items per second."""
         return self.counted / max(self.elapsed_s, 1e-9)
-
-    @property
-    def waited_s(self) -> float:
-        """Seconds that the consumer waited for items: for workers, or for its own thread."""
-        return max(0.0, self.elapsed_s - (self.step_s or 0.0))
-
-    @property
-    def waited_share(self) -> float:
-        """The share of the time that the consumer waited."""
-        return self.waited_s / max(self.elapsed_s, 1e-9)
 
     @property
     def transport_s(self) -> float:
@@ -163,8 +150,6 @@ class Measurement:
         return number
 
 
-# Below this share of waiting, faster loading is of no use.
-LITTLE = 0.1
 # An advantage that is worth a change.
 WORTH = 1.15
 MIB = 1 << 20
@@ -177,7 +162,7 @@ class Diagnosis:
     Attributes
     ----------
     cause : str
-        A few words, such as ``"slow consumer"``.
+        A few words, such as ``"few workers"``.
     finding, remedy : str
         Sentences.
     settings : dict
@@ -197,8 +182,8 @@ def diagnose(m: Measurement) -> Diagnosis:
     """Return the bottleneck of a measured pipeline.
 
     >>> stage = Stage("smap(decode)", 100, 2.0)
-    >>> print(diagnose(Measurement(100, (stage,), elapsed_s=2.5, counted=100, step_s=2.4)))
-    The consumer's own work takes 96 % of the time. Faster loading would gain at most 4 %.
+    >>> print(diagnose(Measurement(100, (stage,), elapsed_s=2.5, counted=100)).finding)
+    `smap(decode)` takes 100 % of the computing time.
     """
     return next(found for rule in RULES if (found := rule(m)) is not None)
 
@@ -212,25 +197,9 @@ def _no_items(m: Measurement) -> Diagnosis | None:
     return Diagnosis("failures", f"All {m.failed} items failed, in `{stage.view}`.", "Repair it first.")
 
 
-def _slow_consumer(m: Measurement) -> Diagnosis | None:
-    if m.waited_share >= LITTLE or not m.step_s:
-        return None
-    share = round(100 * m.waited_share)
-    finding = f"The consumer's own work takes {100 - share} % of the time."
-    return Diagnosis("slow consumer", finding, f"Faster loading would gain at most {share} %.")
-
-
-def _full_memory(m: Measurement) -> Diagnosis | None:
-    """Results do not get a slot of shared memory, or do not fit it."""
+def _small_slots(m: Measurement) -> Diagnosis | None:
     for number, node in enumerate(m.nodes):
         now = node.figures
-        if now.copies > 0.1 * max(now.jobs, 1):
-            finding = (
-                f"{now.copies} of {now.jobs} results were copied out of shared memory, because arrays that"
-                f" you keep hold {now.leased} of {now.slots} slots."
-            )
-            remedy = "Drop old items, keep copies of them, or raise `shm_size`."
-            return Diagnosis("kept arrays", finding, remedy)
         if node.shm_size != 0 and now.misses > 0.1 * max(now.jobs, 1):
             nbytes = max((stage.nbytes for stage in m.computed_by(number)), default=0)
             need = -(-2 * now.slots * max(nbytes, now.slot_bytes) // MIB)
@@ -245,7 +214,7 @@ def _full_memory(m: Measurement) -> Diagnosis | None:
 
 def _computed_by_consumer(m: Measurement) -> Diagnosis | None:
     own = m.computed_by(-1)
-    if not m.nodes or sum(stage.seconds for stage in own) < 0.5 * m.waited_s:
+    if not m.nodes or sum(stage.seconds for stage in own) < 0.5 * m.elapsed_s:
         return None
     finding = f"`{_costliest(own).view}` stands above `prefetch`, so the consumer computes it."
     return Diagnosis("stage above the node", finding, "Move `prefetch` above it.")
@@ -255,15 +224,10 @@ def _read_by_one(m: Measurement) -> Diagnosis | None:
     if not m.reads_stream:
         return None
     finding = f"{_where(m)} One worker reads it, because only an iteration gives its items."
-    if m.subject in ("view", "prefetch"):
-        remedy = (
-            "Read it in parts, with `DataLoader(…, iterable_split='workers')` or an `interleave`, or by"
-            " index."
-        )
-        return Diagnosis("one worker reads it", finding, remedy)
-    settings = {"iterable_split": "workers"}
-    remedy = f"Let the data set choose its part by `get_worker_info`. {instruction(m.subject, settings)}"
-    return Diagnosis("one worker reads it", finding, remedy, settings)
+    remedy = (
+        "Read it in parts, with `DataLoader(…, iterable_split='workers')` or an `interleave`, or by index."
+    )
+    return Diagnosis("one worker reads it", finding, remedy)
 
 
 def _other_workers(m: Measurement) -> Diagnosis | None:
@@ -300,10 +264,7 @@ def _where(m: Measurement) -> str:
     peers = m.computed_by(m.limiting) or [m.costliest]
     stage = _costliest(peers)
     share = stage.seconds / max(sum(peer.seconds for peer in peers), 1e-12)
-    waited = f"The consumer waited {percent(m.waited_share)} of the time. " if m.step_s else ""
-    return (
-        f"{waited}`{stage.view}` takes {percent(share)} of the {'worker' if m.nodes else 'computing'} time."
-    )
+    return f"`{stage.view}` takes {percent(share)} of the {'worker' if m.nodes else 'computing'} time."
 
 
 def _costliest(stages: list[Stage]) -> Stage:
@@ -312,8 +273,7 @@ def _costliest(stages: list[Stage]) -> Stage:
 
 RULES: tuple[Callable[[Measurement], Diagnosis | None], ...] = (
     _no_items,
-    _slow_consumer,
-    _full_memory,
+    _small_slots,
     _computed_by_consumer,
     _read_by_one,
     _other_workers,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ..core.arguments import check_callable, optional_number, positive_int
+from ..core.arguments import optional_number, positive_int
 from ..core.errors import EvaluationError, errstate
 from ..core.tracebacks import hiding_frames
 from ..core.units import count, plural, size
@@ -101,7 +101,6 @@ def profile(
     n: int | None = None,
     *,
     seconds: float | None = None,
-    step: Callable[[Any], Any] | None = None,
     try_workers: bool = True,
 ) -> Profile:
     """Read a view or a loader, and return the time of each view in it, with the bottleneck and its remedy.
@@ -114,8 +113,6 @@ def profile(
         Largest number of items to read, 1 or more. None (the default): as many as `seconds` allow.
     seconds : float, optional
         How long to read, above 0. None (the default): 2 seconds.
-    step : callable, optional
-        The consumer's work for an item, such as a training step. None (the default): no work.
     try_workers : bool
         Also ask `tune` for workers that suit better, if nothing else limits the rate. They run in processes
         of their own for about a second.
@@ -149,8 +146,6 @@ def profile(
     """
     most = None if n is None else positive_int(n, "profile: n")
     limit_s = optional_number(seconds, "profile: seconds", "seconds") or (DEFAULT_S if n is None else None)
-    if step is not None:
-        check_callable(step, "profile: step")
     refuse_one_shots(sequence, "profile")
     source = viewed(sequence, "profile")
     with tempfile.TemporaryDirectory(prefix="seqkit-profile-") as directory:
@@ -158,7 +153,7 @@ def profile(
         try:
             pipeline = _ProbedPipeline(source, recording)
             recording.take()  # the reads that found lengths
-            read = _read(pipeline, most, limit_s, step)
+            read = _read(pipeline, most, limit_s)
             events = recording.take()
         finally:
             recording.forget()
@@ -168,7 +163,6 @@ def profile(
         read.failed,
         read.elapsed_s,
         read.counted,
-        None if step is None else read.step_s,
         tuple(_nodes(pipeline, read)),
         subject=type(sequence).__name__ if is_loader(sequence) else "prefetch" if pipeline.nodes else "view",
     )
@@ -240,13 +234,10 @@ class _Read:
     failed: int = 0
     elapsed_s: float = 0.0
     counted: int = 0
-    step_s: float = 0.0
     start_s: float = 0.0
 
 
-def _read(
-    pipeline: _ProbedPipeline, most: int | None, limit_s: float | None, step: Callable[[Any], Any] | None
-) -> _Read:
+def _read(pipeline: _ProbedPipeline, most: int | None, limit_s: float | None) -> _Read:
     """Read items, and close the nodes. Count those after the first item of each worker."""
     nodes, now = [node for _, node in pipeline.nodes], time.perf_counter
     warm = max((node.engine.settings.workers for node in nodes), default=0)
@@ -259,23 +250,18 @@ def _read(
         since, done, items = begun, 0, pipeline.view._iter(pipeline.view._plan())
         while most is None or done < most:
             try:
-                item = next(items)
+                next(items)
             except StopIteration:
                 break
             except (EvaluationError, RecursionError):
                 read.failed += 1
             else:
                 read.items += 1
-                if step is not None:
-                    before = now()
-                    step(item)
-                    read.step_s += now() - before
-                del item
             done += 1
             is_late = limit_s is not None and now() - since > limit_s
             if is_cold and (done == warm or is_late):  # a long start leaves time for items
                 is_cold, warm = False, done
-                read.start_s, since, read.step_s = now() - begun, now(), 0.0
+                read.start_s, since = now() - begun, now()
                 read.before = [node.statistics() for node in nodes]
             elif is_late:
                 break

@@ -153,7 +153,6 @@ def test_the_workers_of_a_lower_node_are_those_of_tune(monkeypatch):
     found = profile(sk.prefetch(sk.smap(str, low), 2), n=40)
     assert [repr(view) for view in asked] == ["smap(waits, <range of 40>)"]
     assert found.choice.workers == 16
-    profile(sk.smap(waits, range(20)), step=lambda x: time.sleep(0.3), n=2)
     profile(sk.prefetch([], 2))
     assert len(asked) == 1  # something else limits the rate
 
@@ -172,12 +171,8 @@ def test_loaders_and_nodes_are_left_alone():
         assert list(items) == list(range(1, 100))
 
 
-def test_the_consumers_own_time_is_separate():
-    found = profile(sk.smap(str, range(50)), n=50, step=lambda x: spin(0), try_workers=False)
-    assert 0 < found.step_s <= found.elapsed_s - found.waited_s
-    assert found.counted == 50
-    with pytest.raises(ZeroDivisionError):
-        profile(sk.arange(3), step=lambda i: 1 / i)
+def test_a_profile_leaves_nothing_behind():
+    assert profile(sk.smap(str, range(50)), n=50, try_workers=False).counted == 50
     assert not probe._recorders
 
 
