@@ -49,7 +49,7 @@ class Server:
 
 
 def tasks_left() -> int:
-    """Return how many reads go on, after the loop of fsspec has cancelled those that it was asked to cancel."""
+    """Return how many reads go on after the loop of fsspec has had time to cancel them."""
 
     async def count() -> int:
         for _ in range(20):
