@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from ..core.arguments import as_bool, check_callable, int_at_least, positive_int
 from ..core.indices import IndexArray
-from ..core.plain import plain
 from ..core.source import as_view, view
 from ..core.values import values_of
-from ..core.view import View, in_order
+from ..core.view import View
 from ..views.concatenate import concatenate
+from ..views.filter import Filter
 from ..views.gather import gather
 from .base import Sampler
 from .keys import Order, check_keys, check_sequence, keys_of, sample_count
@@ -145,7 +145,7 @@ class FilterSampler(Sampler):
 
     Notes
     -----
-    8 bytes per index. ``filter(predicate, sequence)`` is the view of the samples themselves. Modelled on
+    At most 8 bytes per index. ``filter(predicate, sequence)`` is the view of the samples themselves. Modelled on
     ``FilterSampler`` of Gluon.
 
     Examples
@@ -157,11 +157,7 @@ class FilterSampler(Sampler):
     def __init__(self, predicate: Callable[[Any], object], sequence: Any) -> None:
         super().__init__()
         check_callable(predicate, "FilterSampler: predicate")
-        samples = as_view(sequence, "FilterSampler")
-        flags = np.fromiter(
-            (bool(plain(predicate(sample))) for sample in in_order(samples)), np.bool_, len(samples)
-        )
-        self._indices = np.flatnonzero(flags)
+        self._indices = Filter(predicate, as_view(sequence, "FilterSampler")).indices
 
     @property
     def order(self) -> View[int]:

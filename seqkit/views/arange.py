@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
 
-from ..core.plain import as_index
 from ..core.source import as_view
 from ..core.view import View
 
@@ -48,15 +47,5 @@ def arange(
     >>> list(arange(100)[10:50:20])
     [10, 30]
     """
-    first = _as_int(start, "start")
-    by = 1 if step is None else _as_int(step, "step")
-    if by == 0:
-        raise ValueError("arange: step must be an int other than 0, got 0")
-    return as_view(range(0, first, by) if stop is None else range(first, _as_int(stop, "stop"), by), "arange")
-
-
-def _as_int(value: Any, what: str) -> int:
-    try:
-        return as_index(value)
-    except TypeError:
-        raise TypeError(f"arange: {what} must be an int, got {value!r}") from None
+    numbers = range(start) if stop is None else range(start, stop)
+    return as_view(numbers if step is None else range(numbers.start, numbers.stop, step), "arange")

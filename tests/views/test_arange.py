@@ -67,12 +67,12 @@ def test_items_are_python_ints_however_they_are_read():
 def test_ints_of_any_kind_are_arguments_and_others_are_not():
     assert list(arange(np.int64(2), np.array(5), np.uint8(2))) == [2, 4]
     for arguments in ((1.0,), ("3",), (None,), (0, 2.5), (0, 3, 1.0)):
-        with pytest.raises(TypeError, match=r"arange: .* must be an int, got"):
+        with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
             arange(*arguments)
 
 
 def test_a_step_of_zero_is_refused_at_once():
-    with pytest.raises(ValueError, match="arange: step must be an int other than 0, got 0"):
+    with pytest.raises(ValueError, match="must not be zero"):
         arange(0, 5, 0)
 
 
