@@ -145,8 +145,8 @@ class FilterSampler(Sampler):
 
     Notes
     -----
-    At most 8 bytes per index. ``filter(predicate, sequence)`` is the view of the samples themselves. Modelled on
-    ``FilterSampler`` of Gluon.
+    At most 8 bytes per index. ``filter(predicate, sequence)`` is the view of the samples themselves.
+    Modelled on ``FilterSampler`` of Gluon.
 
     Examples
     --------

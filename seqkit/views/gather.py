@@ -331,11 +331,9 @@ View._keep = staticmethod(_kept)
 View._gather_by = staticmethod(_by)
 
 
-def _ends(index_map: range | IndexArray) -> tuple[int, int]:
-    if isinstance(index_map, range):
-        return index_map[0], index_map[-1]
-    return int(np.min(index_map)), int(np.max(index_map))
-
-
 def _within(index_map: range | IndexArray, n: Length) -> bool:
-    return not len(index_map) or (min(_ends(index_map)) >= 0 and max(_ends(index_map)) < n)
+    if not len(index_map):
+        return True
+    is_range = isinstance(index_map, range)
+    ends = (index_map[0], index_map[-1]) if is_range else (int(np.min(index_map)), int(np.max(index_map)))
+    return min(ends) >= 0 and max(ends) < n
