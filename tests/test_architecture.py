@@ -163,14 +163,14 @@ BUDGETS = {
     "engine": 6258,
     "loader": 1344,
     "observe": 2559,
-    "samplers": 1113,
+    "samplers": 1109,
     "sources": 2447,
     "stores": 1198,
     "streams": 1117,
     "testing": 700,
     "torch": 158,
     "transforms": 35,
-    "views": 4077,
+    "views": 4068,
 }
 
 
