@@ -28,7 +28,7 @@ def without_nodes(view: View[Any], nodes: bool = False) -> View[Any]:
             return sources[0]
         if not isinstance(view, AddCache):
             return None
-        return AddCache(sources[0], replace(view.settings.fresh(""), store=None))
+        return AddCache(sources[0], replace(view.settings, cache=None, store=None))
 
     return rewritten(view, change)
 

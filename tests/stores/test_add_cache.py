@@ -998,7 +998,7 @@ def test_epochs_have_parts_of_the_store_of_their_own(tmp_path):
     for _ in range(2):
         for epoch in (0, 1, 2):
             assert list(cached.at_epoch(epoch)) == list(plain.at_epoch(epoch))
-    assert len(list((tmp_path / "epoch-1").rglob("*.item"))) == 30
+    assert len(list((tmp_path / "order-1-draws-1").rglob("*.item"))) == 30
 
 
 def test_assignment_with_a_store_is_refused(tmp_path):

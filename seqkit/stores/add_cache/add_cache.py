@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ...core.arguments import optional_int
-from ...core.epoch import EpochPair
+from ...core.epoch import AS_IT_STANDS, EpochPair
 from ...core.errors import EndOfSequence, brief, fail
 from ...core.indices import Indices, Plan, as_list, ends
 from ...core.iteration import surviving
@@ -123,7 +123,7 @@ def _check_mapping(cache: Any) -> None:
 
 @dataclass(frozen=True)
 class CacheSettings:
-    """The arguments of `add_cache`, the digest of its items, and `scope`, the name of a part of the store."""
+    """The arguments of `add_cache`, the digest of its items, and the epoch for which the view was keyed."""
 
     cache_size: int | None
     cache: CacheMapping | None
@@ -131,11 +131,11 @@ class CacheSettings:
     max_bytes: int | None
     store: str | None
     order: str | None
-    scope: str = ""
+    epoch: EpochPair = AS_IT_STANDS
 
-    def fresh(self, scope: str) -> CacheSettings:
-        """Return the settings for other items: with a new dict, and another part of the store."""
-        return replace(self, cache=None, scope=scope)
+    def at_epoch(self, epoch: EpochPair) -> CacheSettings:
+        """Return the settings for other items: with a new dict, and the part of the store for an epoch."""
+        return replace(self, cache=None, epoch=epoch.after(self.epoch))
 
     def memory(self) -> CacheMemory:
         mapping, most_bytes = self.cache, self.max_bytes
@@ -156,7 +156,7 @@ class AddCache(View[T]):
         self._store: Directory | None = None
         if settings.store is not None:
             length = None if isinstance(source._n, Unsized) else source._n
-            self._store = Directory(settings.store, length, settings.scope, settings.order)
+            self._store = Directory(settings.store, length, settings.order, settings.epoch)
         self.kept = settings.memory() if kept is None else kept
 
     def clear(self) -> None:
@@ -287,15 +287,12 @@ class AddCache(View[T]):
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         if sources[0] is self._sources[0]:
             return AddCache(sources[0], self.settings, self.kept)
-        return AddCache(sources[0], self.settings.fresh(self.settings.scope))
+        return AddCache(sources[0], self.settings.at_epoch(AS_IT_STANDS))
 
     def _keyed(self, sources: tuple[View[Any], ...], epoch: EpochPair) -> View[Any]:
         if not self._varies or sources[0] is self._sources[0]:
             return self  # and keep its items
-        scope = f"epoch-{epoch.draws}"
-        if epoch.order != epoch.draws:  # the orders stand in another epoch
-            scope = f"{self.settings.scope.partition('-draws-')[0]}-draws-{epoch.draws}"
-        return AddCache(sources[0], self.settings.fresh(scope))
+        return AddCache(sources[0], self.settings.at_epoch(epoch))
 
     def __reduce__(self) -> tuple[Any, ...]:
         settings = self.settings

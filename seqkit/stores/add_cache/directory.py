@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO, NoReturn
 
 from ...core.buffers import pickle_apart
+from ...core.epoch import AS_IT_STANDS, EpochPair
 from ...core.whole_files import read_buffers, replace_file, write_buffers
 from ..files import refuse_other
 
@@ -31,10 +32,10 @@ class Directory:
     path : str
     length : int or None
         Length of the sequence. A directory for another length is refused.
-    scope : str
-        Name of a part of the directory, with items of its own.
-    order : str, optional
+    order : str or None
         The `order_digest` of the items. A directory with another one is refused.
+    epoch : EpochPair
+        Each epoch has a part of the directory, with items of its own.
 
     Raises
     ------
@@ -42,12 +43,11 @@ class Directory:
         If `path` is not a directory for these items. Checked again at the first read or write.
     """
 
-    def __init__(
-        self, path: str, length: int | None = None, scope: str = "", order: str | None = None
-    ) -> None:
+    def __init__(self, path: str, length: int | None, order: str | None, epoch: EpochPair) -> None:
         self._path = path
         self._plan = {"version": 1, "length": length, "order": order}
-        self._folder = os.path.join(path, scope)
+        part = "order-{}-draws-{}".format(*epoch) if epoch != AS_IT_STANDS else ""
+        self._folder = os.path.join(path, part)
         self._is_ours = self._check()
 
     def __contains__(self, i: int) -> bool:
