@@ -165,7 +165,7 @@ BUDGETS = {
     "observe": 2559,
     "samplers": 1109,
     "sources": 2447,
-    "stores": 1198,
+    "stores": 1195,
     "streams": 1117,
     "testing": 700,
     "torch": 158,
