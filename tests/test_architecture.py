@@ -160,7 +160,7 @@ BUDGETS = {
     "__init__": 108,
     "collation": 832,
     "core": 2227,
-    "engine": 6258,
+    "engine": 6261,
     "loader": 1344,
     "observe": 2559,
     "samplers": 1109,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -102,6 +103,33 @@ def test_a_worker_that_gives_back_items_while_others_are_sent_draws_once(
         return order
 
     monkeypatch.setattr(Processes, "order", property(slowly))
+    stream = Logged(tmp_path / "log", range(600))
+    with KINDS[1].ahead(sk.smap(large, sk.uniter(stream)), 1, shm_size=1 << 20) as ahead:
+        assert [int(np.max(item)) for item in ahead] == list(range(600))
+    assert stream.log == ["begin", *map(str, range(600)), "end"]
+
+
+def test_a_job_does_not_overtake_the_urgent_one_that_was_sent_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The only worker looks for urgent jobs, the parent sends one and others, the worker goes on to these."""
+    from seqkit.engine.processes.worker import Worker
+
+    serve, read = Worker.serve, os.read
+
+    def slowly(worker: Worker) -> None:
+        def late(fd: int, size: int) -> bytes:
+            try:
+                return read(fd, size)
+            except BlockingIOError:
+                if fd == worker.fds.urgent:
+                    select.select([worker.fds.jobs], [], [], 0.1)
+                raise
+
+        os.read = late
+        serve(worker)
+
+    monkeypatch.setattr(Worker, "serve", slowly)
     stream = Logged(tmp_path / "log", range(600))
     with KINDS[1].ahead(sk.smap(large, sk.uniter(stream)), 1, shm_size=1 << 20) as ahead:
         assert [int(np.max(item)) for item in ahead] == list(range(600))

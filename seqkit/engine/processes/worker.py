@@ -195,7 +195,11 @@ class Worker:
         while True:
             for pipe in (self.fds.urgent, self.fds.jobs):
                 with suppress(BlockingIOError):
-                    return os.read(pipe, JOB.size)
+                    message = os.read(pipe, JOB.size)
+                    if pipe == self.fds.jobs and self.settings.workers == 1 and not self._none_is_urgent():
+                        # The urgent job was sent between the two looks, and before this one. Skip this one.
+                        self.control.reorder()
+                    return message
             self._arrivals.poll()
 
     # ---------------------------------------------------------------- delivering
