@@ -9,12 +9,11 @@ import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
-from time import perf_counter
 from typing import Any, Self
 
 import numpy as np
 
-from ..core.arguments import optional_number, positive_int
+from ..core.arguments import positive_int
 from ..core.errors import ItemTimeout, WorkerDied, summary
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
@@ -26,7 +25,7 @@ from .digest import digest
 from .explain import text_of
 from .rewriting import without_nodes
 from .subject import is_loader, refuse_one_shots
-from .ways import PROCESSES, REFERENCE, RESUMED, THREADS, EpochOf, Way, digests, ways
+from .ways import PROCESSES, REFERENCE, RESUMED, THREADS, EpochOf, Way, ways
 
 __all__ = ["Check", "Difference", "Verification", "explained", "verify"]
 
@@ -187,7 +186,7 @@ def _below(view: View[Any], indices: range) -> list[tuple[View[Any], list[int]]]
 
 
 @hiding_frames()
-def verify(sequence: Indexable[Any] | Any, n: int = 64, seconds: float | None = None) -> Verification:
+def verify(sequence: Indexable[Any] | Any, n: int = 64) -> Verification:
     """Read a view or loader in several ways, and say whether all give the same items.
 
     It is read twice without workers, with two threads, two forked and two spawned processes and, if it is a
@@ -202,8 +201,6 @@ def verify(sequence: Indexable[Any] | Any, n: int = 64, seconds: float | None = 
         other workers.
     n : int
         How many items to compare, from the first one on (1 or more).
-    seconds : float, optional
-        Compare fewer items if all ways would take longer than this. None (the default): 20 seconds.
 
     Returns
     -------
@@ -236,7 +233,6 @@ def verify(sequence: Indexable[Any] | Any, n: int = 64, seconds: float | None = 
     It draws from the global generator of `random`
     """
     count = positive_int(n, "verify: n")
-    until_s = optional_number(seconds, "verify: seconds", "seconds") or 20.0
     with warnings.catch_warnings(), generators_kept():
         warnings.simplefilter("ignore", RuntimeWarning)  # the report says more
         refuse_one_shots(sequence, "verify")
@@ -244,10 +240,10 @@ def verify(sequence: Indexable[Any] | Any, n: int = 64, seconds: float | None = 
             dataset = getattr(sequence, "dataset", None)
             own = without_nodes(dataset, nodes=True) if isinstance(dataset, View) else None
             epochs = [EpochOf(sequence, epoch, own) for epoch in (0, 1)]
-            return _verified(type(sequence).__name__, epochs, ways(True), count, until_s)
+            return _verified(type(sequence).__name__, epochs, ways(True), count)
         view = without_nodes(as_view(sequence, "verify"))
         epochs = [EpochOf(view.at_epoch(epoch), epoch) for epoch in ((0, 1) if view._varies else (0,))]
-        return _verified(text_of(view), epochs, ways(False), count, until_s)
+        return _verified(text_of(view), epochs, ways(False), count)
 
 
 @dataclass(frozen=True)
@@ -340,24 +336,21 @@ class Verification:
         return html.text(self)
 
 
-def _verified(
-    subject: str, epochs: list[EpochOf], to_read: dict[str, Way], count: int, seconds: float
-) -> Verification:
+def _verified(subject: str, epochs: list[EpochOf], to_read: dict[str, Way], count: int) -> Verification:
     checks, difference, compared, most = list[Check](), None, count, count
     for epoch in epochs:
         found: dict[str, list[bytes]] = {}
         notes: dict[str, str] = {}
-        until = perf_counter() + seconds / (2 * len(to_read))
         for name, way in to_read.items():
             try:
-                found[name] = digests(way(epoch, most), until)
+                found[name] = [digest(item) for item in way(epoch, most)]
             except (ItemTimeout, WorkerDied) as error:
                 return Verification(subject, 0, (Check(name, epoch.number, 0, summary(error)),))
             except Exception as error:
                 notes[name] = f"not compared ({summary(error)})"
                 continue
-            if until < float("inf"):
-                most, until = min(most, len(found[name]) or most), float("inf")
+            if len(found) == 1:
+                most = min(most, len(found[name]) or most)
         expected = found.get(REFERENCE)
         compared = min(compared, len(expected or ()))
         for name in to_read:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,10 +16,9 @@ from ..engine.engine import why_not_here
 from ..engine.prefetch import prefetch
 from ..engine.results import NotSent
 from ..views.bases.scanned import Scanned
-from .digest import digest
 from .rewriting import rewritten
 
-__all__ = ["PROCESSES", "REFERENCE", "RESUMED", "THREADS", "EpochOf", "Way", "digests", "ways"]
+__all__ = ["PROCESSES", "REFERENCE", "RESUMED", "THREADS", "EpochOf", "Way", "ways"]
 
 
 REFERENCE, AGAIN, RESUMED = "no workers", "no workers, again", "resumed in the middle"
@@ -93,16 +91,6 @@ def _resumed(epoch: EpochOf, count: int) -> Iterator[Any]:
     second = epoch.copy(2)
     second.load_state_dict(state)
     yield from _read(second, count - count // 2)
-
-
-def digests(items: Iterator[Any], until: float = float("inf")) -> list[bytes]:
-    """Return the digests of items. End at `until`, in seconds of `perf_counter`."""
-    found: list[bytes] = []
-    for item in items:
-        found.append(digest(item))
-        if perf_counter() > until:
-            break
-    return found
 
 
 def _outcomes(items: Iterator[Any], count: int) -> Iterator[Any]:
