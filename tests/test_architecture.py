@@ -162,7 +162,7 @@ BUDGETS = {
     "core": 2227,
     "engine": 6261,
     "loader": 1344,
-    "observe": 2559,
+    "observe": 2545,
     "samplers": 1109,
     "sources": 2447,
     "stores": 1195,
