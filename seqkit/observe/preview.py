@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core.arguments import as_bool, optional_number, positive_int
 from ..core.errors import brief, summary
-from ..core.lengths import Unsized, is_measured
+from ..core.lengths import Unsized, is_measured, streams
 from ..core.tracebacks import hiding_frames
 from ..core.units import plural, size
 from ..core.view import View
@@ -150,9 +150,11 @@ def _items(view: View[Any], n: int, steps: Steps) -> Iterator[Step]:
     text, name = text_of(view), view._name
     if not is_measured(view):
         view = without_nodes(view)  # a scan would start their workers
-    if view._known is None and view._streams:  # cheaper than to find the length first
+    needs_length = not is_measured(view) and not streams(view)  # to iterate, as a shuffle of a filter does
+    if view._known is None and view._streams and not needs_length:  # cheaper than to find the length first
         iterator = iter(view)
         for i in range(n):
+            begun = perf_counter()
             try:
                 item = next(iterator)
             except StopIteration:
@@ -160,7 +162,7 @@ def _items(view: View[Any], n: int, steps: Steps) -> Iterator[Step]:
             except Exception as error:
                 yield Step(text, name, i, error=summary(error.__cause__ or error))
             else:
-                yield Step(text, name, i, value=summarise(item))
+                yield Step(text, name, i, perf_counter() - begun, summarise(item))
         return
     try:
         length = view._n

@@ -183,6 +183,17 @@ def test_stages_show_the_value_after_each_function():
     assert "flex-wrap:wrap" in found._repr_html_()  # no card lies beside the page
 
 
+def test_stages_are_shown_above_a_shuffle_that_finds_the_length():
+    good = sk.fallback("skip", sk.smap(lambda x: 1 / x, [2, 0, 4]))
+    found = preview(sk.batch(sk.shuffle(good, seed=0), 2), 1, stages=True)
+    assert [step.name for step in found.items[0].walk()][:4] == ["batch", "shuffle", "fallback", "smap"]
+
+
+def test_items_of_a_filter_have_the_time_that_they_took():
+    found = preview(sk.filter(bool, range(9)), 2)
+    assert all(step.seconds > 0 for step in found.items)
+
+
 def test_stages_of_a_failing_batch_follow_the_sample_that_fails():
     found = preview(sk.batch(sk.smap(failing, [1, 2, 3]), 3), stages=True)
     source, stage = (line.split(maxsplit=2) for line in str(found).splitlines()[2:])
