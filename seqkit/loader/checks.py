@@ -83,7 +83,7 @@ def _checked(name: str, value: Any) -> Any:
             raise ValueError(f"{who} should be a boolean value, but got {value!r}")
         return bool(value)
     elif name in ("num_workers", "prefetch_factor"):
-        return int_at_least(value, who, -sys.maxsize)
+        return int_at_least(value, who, 0 if name == "num_workers" else 1)
     elif name == "shm_size":
         return optional_int(value, who, least=0)
     elif name in ("sampler", "batch_sampler"):
@@ -141,15 +141,11 @@ def _contradictions(given: dict[str, Any], defaults: dict[str, Any]) -> Iterator
             yield f"batch_size must be {size}, global_batch / num_replicas, but got {batch_size}"
     if last_batch == "rollover" and not (has_sampler or is_iterable or hasattr(given["dataset"], "__len__")):
         yield "last_batch='rollover' needs a data set with a length"
-    if workers < 0:
-        yield f"num_workers option should be non-negative; use num_workers=0 for no workers. Got {workers}"
     if not given["timeout"] >= 0:
         yield f"timeout option should be non-negative, but got {given['timeout']!r}"
     for name, words in _NEED_WORKERS.items() if not workers else ():
         if given[name] != defaults[name]:
             yield f"{name} {words}, but got num_workers=0 and {name}={given[name]!r}"
-    if given["prefetch_factor"] is not None and given["prefetch_factor"] < 1:
-        yield f"prefetch_factor option should be non-negative and not 0, but got {given['prefetch_factor']}"
     context = given["multiprocessing_context"]
     if context is not None and given["method"] == "thread":
         yield "multiprocessing_context says how processes start; leave it out with method='thread'"
