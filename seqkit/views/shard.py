@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..core.arguments import as_bool, int_at_least, positive_int
+from ..core.expression import walk
 from ..core.indices import IndexArray, Indices, Plan, as_array, select
 from ..core.lengths import UNKNOWN, Length, needed_length, sized
 from ..core.once import cached
@@ -13,7 +14,7 @@ from ..core.randomness import DrawnSeed
 from ..core.source import as_view
 from ..core.view import Indexable, T, View
 from .bases.dealt import Dealt, Even
-from .bases.random import orders_below
+from .bases.random import Random
 from .bases.selection import Selection
 
 __all__ = ["Even", "Shard", "as_even", "as_rank", "as_unit", "shard"]
@@ -86,7 +87,8 @@ def shard(
     even = as_even(even, "shard")
     unit = as_unit(global_batch, world_size, contiguous, even, "shard")
     if world_size > 1:
-        refuse_drawn_seeds([(node._name, node._seed) for node in orders_below(source)], "shard")
+        orders = [node for node in walk(source) if isinstance(node, Random) and node._is_order()]
+        refuse_drawn_seeds([(node._name, node._seed) for node in orders], "shard")
     if source._known is UNKNOWN and not contiguous:
         return Dealt(source, rank, world_size, even, unit)
     return sized(Shard(source, rank, world_size, contiguous, even, unit))

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
 from copy import copy
 from typing import Any, cast
 
 from ...core.epoch import AS_IT_STANDS, DRAWS, ORDER, EpochPair, upwards
-from ...core.expression import walk
 from ...core.lengths import Length
 from ...core.once import cached
 from ...core.randomness import node_key
 from ...core.view import View
 
-__all__ = ["Random", "named_below", "orders_below"]
+__all__ = ["Random", "named_below"]
 
 
 class Random(View[Any]):
@@ -68,11 +66,6 @@ class Random(View[Any]):
     def _key_arguments(self) -> list[str]:
         """Return the arguments of `repr` that distinguish this view from others with the same sources."""
         return [f"seed={self._seed}", *[f"epoch={self._epoch}"] * (self._epoch > 0)]
-
-
-def orders_below(view: View[Any]) -> Iterator[Random]:
-    """Yield the views that put another item at each position in each epoch: the view, and those below it."""
-    return (node for node in walk(view) if isinstance(node, Random) and node._is_order())
 
 
 def named_below(view: View[Any], name: str) -> View[Any]:
