@@ -109,6 +109,7 @@ def prefetch(
         `random`, `numpy.random` and torch in process workers, and gives `WorkerInfo.seed`. None (the
         default) draws a seed from the system when workers start. It is random which worker computes an
         item. For items that do not depend on it, use `random_map`.
+
     Returns
     -------
     Prefetch
