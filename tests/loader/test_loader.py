@@ -660,7 +660,7 @@ OURS = [
     ({"num_workers": True}, TypeError, "num_workers must be an int"),
     ({"prefetch_factor": 0, "num_workers": 1}, ValueError, "prefetch_factor must be a positive int, got 0"),
     ({"prefetch_factor": 0}, ValueError, "prefetch_factor must be a positive int, got 0"),
-    ({"prefetch_factor": 1.5, "num_workers": 1}, TypeError, "prefetch_factor must be an int"),
+    ({"prefetch_factor": 1.5, "num_workers": 1}, TypeError, "prefetch_factor must be a positive int"),
     ({"sampler": [], "shuffle": True}, ValueError, "sampler option is mutually exclusive with shuffle"),
     ({"batch_sampler": [], "batch_size": 2}, ValueError, "batch_sampler option is mutually exclusive"),
     ({"batch_sampler": [], "sampler": []}, ValueError, "batch_sampler option is mutually exclusive"),
