@@ -326,10 +326,10 @@ class DataLoader(Displayed, Generic[Batch]):
 
         `foreign_epoch` is the number for samplers of other libraries. None leaves theirs as it is.
         """
-        if foreign_epoch is not None and self.__pipeline.has_order:
+        if foreign_epoch is not None and self.__pipeline.has_sampler:
             pass_epoch(self.__pipeline.keys, foreign_epoch)
         self.__foreign_epoch = foreign_epoch
-        restore(self.__pipeline.given, sampler)
+        restore(self.__pipeline.given_sampler, sampler)
         self.__count(epoch)
         tell(self.__pipeline.listeners(), epoch, again=True)
 
@@ -348,7 +348,7 @@ class DataLoader(Displayed, Generic[Batch]):
         tell(pipeline.listeners(), epoch)  # the length of a data set may depend on the epoch
         batch = self.__start[1] if self.__start[0] == epoch else 0
         length = None if pipeline.split else pipeline.length(epoch)
-        return Position(epoch, Units(pipeline).base(), batch, length, state_of(pipeline.given))
+        return Position(epoch, Units(pipeline).base(), batch, length, state_of(pipeline.given_sampler))
 
     def __current(self) -> Position:
         """Return the position of the latest iterator, or of the next one if that is at its end."""
@@ -401,7 +401,7 @@ class DataLoader(Displayed, Generic[Batch]):
         """Put a sampler without end where it would be if workers had not read ahead."""
         pipeline, latest = self.__pipeline, self.__latest
         if self.__is_endless and latest is not None:
-            restore(pipeline.given, latest.sampler)
+            restore(pipeline.given_sampler, latest.sampler)
             deque(islice(begin_epoch(pipeline.keys, latest.epoch), latest.batch), maxlen=0)
 
     def __draw_seed(self) -> None:
@@ -547,7 +547,7 @@ class DataLoader(Displayed, Generic[Batch]):
         with self.__lock:
             check_state(state, self.__pipeline)
             pipeline, seed = self.__pipeline, self.__pipeline.seed
-            before = self.epoch, self.__foreign_epoch, state_of(pipeline.given)
+            before = self.epoch, self.__foreign_epoch, state_of(pipeline.given_sampler)
             try:
                 self.__reseed(state.get("seed", seed))
                 self.__go_to(state["epoch"], state.get("sampler_epoch"), state.get("sampler"))
@@ -601,8 +601,8 @@ class DataLoader(Displayed, Generic[Batch]):
             else latest.length
         )
         if n is None:
-            what = "sampler" if pipeline.has_order else "data set"
-            source = pipeline.keys if pipeline.has_order else self.dataset
+            what = "sampler" if pipeline.has_sampler else "data set"
+            source = pipeline.keys if pipeline.has_sampler else self.dataset
             raise TypeError(f"DataLoader: no length, for its {what} ({type(source).__name__}) has none")
         return n
 

@@ -129,8 +129,8 @@ class Pipeline:
     def __init__(self, options: Any, kind: BatchKind, seed: int, samplers: Any = None) -> None:
         self.options, self.kind, self.seed = options, kind, seed
         size, is_given = options.batch_size, options.batch_sampler is not None
-        self.given = options.batch_sampler if is_given else options.sampler
-        self.has_order = is_given or options.sampler is not None
+        self.given_sampler = options.batch_sampler if is_given else options.sampler
+        self.has_sampler = is_given or options.sampler is not None
         self.is_batched = is_given or size is not None
         self.size = None if is_given else size
         last: Any = "discard" if options.drop_last else "keep"
@@ -146,12 +146,12 @@ class Pipeline:
         if samplers is None and self.size is not None and self.sampler is not None:
             self.batch_sampler = BatchSampler(self.sampler, self.size, last=self.last)
         outer = self.sampler if self.batch_sampler is None else self.batch_sampler
-        self.keys = outer if self.has_order else None
+        self.keys = outer if self.has_sampler else None
         if self.split == "reader":
             reader = SampleReader(options.dataset)
             self.keys = reader if size is None else BatchSampler(reader, size, last=self.last)
-        self.innermost = chain_of(self.keys)[-1] if self.has_order else options.dataset
-        self.is_foreign = self.has_order and not isinstance(self.innermost, Sampler | View)
+        self.innermost = chain_of(self.keys)[-1] if self.has_sampler else options.dataset
+        self.is_foreign = self.has_sampler and not isinstance(self.innermost, Sampler | View)
         self.fingerprints: dict[tuple[int, int], str] = {}  # of the order, by seed and epoch; see `state`
         self.rows_are_keys = kind.rows_are_keys and not isinstance(self.batch_sampler, Sampler)
 
@@ -167,7 +167,7 @@ class Pipeline:
         options = self.options
         if options.shuffle:
             return ShuffleSampler(options.dataset, seed=self.seed)
-        if self.split or self.has_order or not hasattr(options.dataset, "__len__"):
+        if self.split or self.has_sampler or not hasattr(options.dataset, "__len__"):
             return options.sampler
         sampler = SequentialSampler(0)
         sampler.data_source = options.dataset  # its length is not asked for before it is needed

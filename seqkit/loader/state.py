@@ -48,7 +48,7 @@ class Units:
         self.share = outer if is_dealt else None
         self.step = (pipeline.size or 1) * (outer.num_replicas if is_dealt else 1)
         self.world = 1
-        if pipeline.has_order and not is_dealt:
+        if pipeline.has_sampler and not is_dealt:
             parts = process_count() if pipeline.is_foreign else 1
             if isinstance(pipeline.innermost, SplitSampler):
                 parts = pipeline.innermost.num_replicas
@@ -125,13 +125,13 @@ def _fingerprint(pipeline: Pipeline) -> str:
     options, units = pipeline.options, Units(pipeline)
     data = options.dataset if pipeline.split else as_view(options.dataset, "DataLoader")
     facts: list[Any] = [order_digest(data), pipeline.seed if options.shuffle else None]
-    if pipeline.has_order:
-        order = order_of(pipeline.given if units.share is None else units.share.sampler, 0)
+    if pipeline.has_sampler:
+        order = order_of(pipeline.given_sampler if units.share is None else units.share.sampler, 0)
         if isinstance(pipeline.innermost, SplitSampler):
             order = None  # each part has an order of its own
         elif order is not None and units.share is None and units.world == 1:
             order = AtKeys(Samples(data), order)  # its digest has the indices, too
-        keys = pipeline.given if units.world == 1 and isinstance(pipeline.given, list) else []
+        keys = pipeline.given_sampler if units.world == 1 and isinstance(pipeline.given_sampler, list) else []
         facts += [order_digest(order), checksum(keys, 0)]
     return digest(repr(facts)).hex()
 
