@@ -234,12 +234,13 @@ def explain(sequence: Indexable[Any] | Any) -> Explanation:
     if not is_loader(sequence):
         return Explanation(tuple(_lines(as_view(sequence, "explain"))))
     loader: Any = sequence
-    found = [Line("", repr(loader))]
-    if hasattr(type(loader), "view"):
-        # Each epoch has a node of its own. One that runs shows the state of the loader.
-        running = [node for node in loader.nodes() if node.engine.is_running()]
-        for line in _lines([*running, loader.view][0]):
-            found.append(replace(line, branch=("   " if line.branch else "└─ ") + line.branch))
+    if not hasattr(type(loader), "view"):
+        return Explanation((Line("", repr(loader)),))
+    # Each epoch has a node of its own. One that runs shows the state of the loader.
+    running = [node for node in loader.nodes() if node.engine.is_running()]
+    found = [Line("", type(loader).__name__)]
+    for line in _lines([*running, loader.view][0]):
+        found.append(replace(line, branch=("   " if line.branch else "└─ ") + line.branch))
     return Explanation(tuple(found))
 
 

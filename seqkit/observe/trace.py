@@ -13,7 +13,7 @@ from ..core.tracebacks import hiding_frames
 from ..core.units import plural
 from ..core.view import Indexable
 from .explain import column, drawing
-from .html import cut, text, visible
+from .html import cut, escape, frame, pre, visible
 from .rewriting import without_nodes
 from .steps import Step, Steps, key_of, label, path_of, stage_row
 from .subject import refuse_one_shots, viewed
@@ -62,7 +62,7 @@ class Trace:
         return str(self)
 
     def _repr_html_(self) -> str:
-        return text(self) + stage_row(self.step)
+        return frame(pre(escape(self), "pre-wrap"), stage_row(self.step))
 
     def _title(self) -> str:
         if path := self.failed:

@@ -102,7 +102,7 @@ def test_a_cache_tells_how_many_items_it_keeps():
 def test_loaders_are_drawn_above_what_they_read():
     loader = sk.DataLoader(range(10), batch_size=4, num_workers=1, method="thread")
     assert lines(loader) == [
-        "DataLoader(<range of 10>, batch_size=4, num_workers=1, method='thread')",
+        "DataLoader",
         "└─ prefetch(nworkers=1, method='thread')     length 3, idle",
         "   └─ batch(4, collate_fn=default_collate)   length 3",
         "      └─ <range of 10>",

@@ -20,6 +20,6 @@ def test_statistics_show_the_figures_that_are_not_0():
 
 
 def test_loaders_are_drawn_with_the_views_that_they_read():
-    assert "DataLoader(<range of 10>, batch_size=2)" in shown(sk.DataLoader(range(10), 2))
+    assert "DataLoader" in shown(sk.DataLoader(range(10), 2))
     assert "<range of 10>" in shown(sk.DataLoader(range(10), 2))
     assert "StreamLoader" in shown(StreamLoader(["abc", "d"], list, 2))
