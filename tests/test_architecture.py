@@ -162,7 +162,7 @@ BUDGETS = {
     "core": 2227,
     "engine": 6261,
     "loader": 1340,
-    "observe": 2547,
+    "observe": 2548,
     "samplers": 1109,
     "sources": 2447,
     "stores": 1195,
