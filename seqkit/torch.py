@@ -269,14 +269,7 @@ class StreamBatch(_StreamBatch):
         is_first: torch.Tensor  # type: ignore[assignment]
         is_padding: torch.Tensor  # type: ignore[assignment]
         lengths: torch.Tensor | None  # type: ignore[assignment]
-
-    @property
-    def mask(self) -> torch.Tensor:  # type: ignore[override]
-        """True where `data` comes from a stream, False in padding: the weights of a loss."""
-        is_real: Any = ~self.is_padding
-        if self.lengths is None or self.steps is None:
-            return is_real  # type: ignore[no-any-return]
-        return (torch.arange(self.steps) < self.lengths[:, None]) & is_real[:, None]
+        mask: torch.Tensor  # type: ignore[assignment]
 
 
 class StreamLoader(_StreamLoader):

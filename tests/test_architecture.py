@@ -166,9 +166,9 @@ BUDGETS = {
     "samplers": 1109,
     "sources": 2447,
     "stores": 1195,
-    "streams": 1117,
+    "streams": 1116,
     "testing": 700,
-    "torch": 158,
+    "torch": 153,
     "transforms": 35,
     "views": 4066,
 }

@@ -45,8 +45,9 @@ class StreamBatch(NamedTuple):
     lengths : array of int, or None
         Steps of each chunk, before short ones were filled up; 0 for a padding value. None if chunks have no
         length.
-    steps : int or None
-        Steps of the longest chunk.
+    mask : array of bool
+        True where `data` comes from a stream, False in padding: the weights of a loss. Of shape (rows,
+        steps), or (rows,) if there are no `lengths`.
 
     Examples
     --------
@@ -63,18 +64,7 @@ class StreamBatch(NamedTuple):
     is_first: Flags
     is_padding: Flags
     lengths: Ints | None
-    steps: int | None
-
-    @property
-    def mask(self) -> Flags:
-        """True where `data` comes from a stream, False in padding: the weights of a loss.
-
-        Of shape (rows, steps), or (rows,) if there are no `lengths`.
-        """
-        is_real = ~self.is_padding
-        if self.lengths is None or self.steps is None:
-            return is_real
-        return (np.arange(self.steps) < self.lengths[:, None]) & is_real[:, None]
+    mask: Flags
 
 
 @dataclass
@@ -101,15 +91,20 @@ class Collation:
         else:
             data = self.collate_fn(values)
         chunk = np.array([row.chunk for row in rows])
+        is_padding = np.array([row.is_padding for row in rows])
+        known, mask = None, ~is_padding
+        if lengths is not None:
+            known = np.where(chunk < 0, 0, lengths)
+            mask = (np.arange(max(lengths)) < known[:, None]) & mask[:, None]
         return StreamBatch(
             data,
             np.array([row.lane for row in rows]),
             np.array([-1 if row.stream is None else row.stream.id for row in rows]),
             chunk,
             chunk == 0,
-            np.array([row.is_padding for row in rows]),
-            None if lengths is None else np.where(chunk < 0, 0, lengths),
-            None if lengths is None else max(lengths),
+            is_padding,
+            known,
+            mask,
         )
 
     def _stacked(self, values: list[Any], place: Place) -> Any:
