@@ -89,10 +89,11 @@ class _DefaultCollate(Collate):
 
     Notes
     -----
-    One copy of the data, about 0.1 µs per array. Types of containers are kept if they can be rebuilt: dicts
-    by copying, others by ``type(sample)(parts)``. Otherwise the result is a plain dict, list or tuple. Array
-    subclasses become plain arrays, without units and labels. Modelled on
-    ``torch.utils.data.default_collate``, which makes lists of tuples.
+    One copy of the data, about 0.1 µs per array. `batch` gives it the columns of a table, not its rows.
+    Types of containers are kept if they can be rebuilt: dicts by copying, others by
+    ``type(sample)(parts)``. Otherwise the result is a plain dict, list or tuple. Array subclasses become
+    plain arrays, without units and labels. Modelled on ``torch.utils.data.default_collate``, which makes
+    lists of tuples.
 
     Examples
     --------
