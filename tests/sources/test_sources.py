@@ -174,7 +174,7 @@ def test_archive_that_was_cut_short_is_an_error(tmp_path: Path) -> None:
     view = sources.tar_members(tmp_path / "a.tar")
     with open(tmp_path / "a.tar", "r+b") as file:
         file.truncate(515)
-    with pytest.raises(sk.EvaluationError, match="EOFError: a has 9 bytes, but the archive ends after 3"):
+    with pytest.raises(sk.EvaluationError, match=r"a\.tar was written again"):
         view[0]
 
 
