@@ -145,7 +145,7 @@ def places(path: Path) -> list[list[int]]:
     """Return first byte and size of as many members or lines, in random order."""
     chosen = np.random.default_rng(0).permutation(MEMBERS)[: MEMBERS // 20]
     source = tar_members if path.suffix == ".tar" else partial(lines, beside=True)
-    ((_, starts, stops),) = opened(source, path)._ahead(chosen, 1)
+    ((_, starts, stops, _),) = opened(source, path)._ahead(chosen, 1)
     return np.stack([starts, stops - starts], axis=1).tolist()  # type: ignore[no-any-return]
 
 

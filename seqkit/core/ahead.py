@@ -36,11 +36,15 @@ Bytes = npt.NDArray[np.int64]
 
 
 class Ranges(NamedTuple):
-    """Bytes of a file, which is a memory map or a descriptor, from each of `starts` to that of `stops`."""
+    """Bytes of a file, which is a memory map or a descriptor, from each of `starts` to that of `stops`.
+
+    `files` is the number of files of its source.
+    """
 
     file: Any
     starts: Bytes
     stops: Bytes
+    files: int = 1
 
 
 def runs(indices: Indices, width: int, n: Length) -> Bytes:
@@ -99,7 +103,8 @@ class Ahead:
         self._lead = FIRST_LEAD  # how many indices to ask for ahead
         self._in_memory = 0  # ranges in a row that needed no disk
         self._pause = PAUSE
-        self._files: dict[int, int] = {}  # the size of each file
+        self._sizes: dict[int, int] = {}  # of each file until now
+        self._most_files = 1  # of a source
         self.position = 0
 
     def reach(self, position: int, drawn: Any = ()) -> None:
@@ -127,10 +132,11 @@ class Ahead:
     def _ask(self, indices: Any) -> None:
         """Ask for the items at some indices, and decide when to look at the next ones."""
         count, ranges, nbytes, before = len(indices), 0, 0, _blocks()
-        for file, starts, stops in self._view._ahead(indices, 1):
+        for file, starts, stops, files in self._view._ahead(indices, 1):
             ranges += len(starts)
             name, size = (id(file), len(file)) if isinstance(file, mmap.mmap) else _inode(file)
-            self._files[name] = size
+            self._sizes[name] = size
+            self._most_files = max(self._most_files, files)
             for start, stop in zip(*_pages(starts, stops), strict=True):
                 nbytes += stop - start
                 for at in range(start, stop, LONGEST):
@@ -150,7 +156,8 @@ class Ahead:
 
         `nbytes` is the size of an item. A plan of unknown length is as long as its items until now.
         """
-        size = sum(self._files.values())
+        known = self._sizes.values()
+        size = sum(known) / len(known) * max(len(known), self._most_files)
         return (self._length or self._asked) * nbytes > size / 10 and size < _free_memory()
 
 

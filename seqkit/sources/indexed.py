@@ -251,7 +251,8 @@ class IndexedRows(TableReader):
         numbers = np.searchsorted(self._ends, indices, "right")
         for k in np.unique(numbers).tolist():
             opened, first = self._opened(k), self._ends[k] - self._counts[k]
-            yield Ranges(opened.file.fileno(), *self._places(opened, indices[numbers == k] - first))
+            starts, stops = self._places(opened, indices[numbers == k] - first)
+            yield Ranges(opened.file.fileno(), starts, stops, len(self._counts))
 
     def _places(self, opened: Any, indices: Bytes) -> tuple[Bytes, Bytes]:
         """Return where the bytes of items of an open file begin, and where they end."""

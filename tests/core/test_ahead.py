@@ -38,7 +38,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def asked(view: sk.View[Any], indices: Any, width: int = 1) -> set[int]:
     """Return the rows of which `_ahead` gives any byte."""
     found = set()
-    for _, starts, stops in view._ahead(indices, width):
+    for _, starts, stops, _ in view._ahead(indices, width):
         for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
             found |= set(range(start // PAGE, -(-stop // PAGE)))
     return found
@@ -122,7 +122,7 @@ def test_npy_files_and_tar_members_are_asked_for(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.arange(10 * PAGE).reshape(10, -1))
     view = npy(tmp_path / "a.npy")
     assert view._advises
-    ((_, starts, stops),) = view._ahead([0, 3], 1)
+    ((_, starts, stops, _),) = view._ahead([0, 3], 1)
     assert (starts - 128).tolist() == [0, 3 * PAGE * 8]
     assert (stops - starts).tolist() == [PAGE * 8] * 2
     with tarfile.open(tmp_path / "a.tar", "w") as archive:
@@ -132,7 +132,7 @@ def test_npy_files_and_tar_members_are_asked_for(tmp_path: Path) -> None:
             archive.addfile(info, io.BytesIO(bytes(info.size)))
     view = sk.shuffle(tar_members(tmp_path / "a.tar"), 0)
     assert view._advises
-    ((_, starts, stops),) = sk.view(tar_members(tmp_path / "a.tar"))._ahead([3, 1], 1)
+    ((_, starts, stops, _),) = sk.view(tar_members(tmp_path / "a.tar"))._ahead([3, 1], 1)
     assert starts.tolist() == [3 * 1024 + 512, 1024 + 512]
     assert (stops - starts).tolist() == [103, 101]
     assert sorted(name for name, _ in view) == ["0", "1", "2", "3"]
@@ -152,7 +152,7 @@ def places(view: sk.View[Any], indices: Any, width: int = 1) -> dict[int, set[tu
     """Return the ranges of each file, by its size."""
     return {
         os.fstat(file).st_size: {*zip(starts.tolist(), stops.tolist(), strict=True)}
-        for file, starts, stops in view._ahead(indices, width)
+        for file, starts, stops, _ in view._ahead(indices, width)
     }
 
 
@@ -212,6 +212,22 @@ def test_lines_and_samples_are_asked_for_before_they_are_read_and_no_others(
     system.calls.clear()
     with sk.prefetch(view, 2) as node:
         assert len(list(node)) == len(node)
+
+
+def test_of_many_files_the_first_ones_say_how_large_they_all_are(tmp_path: Path, system: System) -> None:
+    for k in range(50):
+        (tmp_path / f"{k}.txt").write_text(f"{'x' * (PAGE - 1)}\n" * 20)
+    view = sk.shuffle(lines(tmp_path / "*.txt"), 0)
+    system.free = 2 * 1000 * PAGE
+    assert len(list(view[:80])) == 80
+    assert sum(size for _, size in system.calls) == 80 * PAGE
+    system.calls.clear()
+    assert len(list(view)) == 1000
+    assert len(system.calls) < 16  # the system reads whole files faster
+    system.calls.clear()
+    system.free = 500 * PAGE
+    assert len(list(view)) == 1000
+    assert sum(size for _, size in system.calls) == 1000 * PAGE
 
 
 def test_files_behind_a_url_are_not_asked_for_and_not_opened() -> None:
