@@ -159,7 +159,7 @@ PASSIVE = {"Lock", "RLock", "local", "get_ident", "run_coroutine_threadsafe", "w
 BUDGETS = {
     "__init__": 108,
     "collation": 832,
-    "core": 2227,
+    "core": 2231,
     "engine": 6261,
     "loader": 1340,
     "observe": 2548,
