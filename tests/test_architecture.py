@@ -164,7 +164,7 @@ BUDGETS = {
     "loader": 1340,
     "observe": 2548,
     "samplers": 1109,
-    "sources": 2445,
+    "sources": 2446,
     "stores": 1195,
     "streams": 1116,
     "testing": 700,
