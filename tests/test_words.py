@@ -136,6 +136,7 @@ def test_every_parameter_has_a_word_of_the_table() -> None:
         (lambda: sk.view({"x": [1]}), "For a dict of columns use collate(d)"),
         (lambda: sk.view([{"x": 1}])["x"], "select('x') or view.smap(lambda item: item['x'])."),
         (lambda: sk.collate(x=[1])["x"], "For a column use view.select('x')"),
+        (lambda: sk.shuffle([{"x": 1}], seed=0)["x"], "For a column use view.smap(lambda"),
     ],
 )
 def test_refusals_name_the_way_that_works(call: Any, told: str) -> None:

@@ -438,7 +438,8 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         if isinstance(key, str | bytes | bytearray | float | tuple | Set | Mapping) or not hasattr(
             key, "__len__"
         ):
-            column = f". For a column use view.select({key!r}) or view.smap(lambda item: item[{key!r}])."
+            select = f"view.select({key!r}) or " if hasattr(self, "select") else ""
+            column = f". For a column use {select}view.smap(lambda item: item[{key!r}])."
             hint = column if isinstance(key, str) else ""
             raise TypeError(
                 f"{self._name}: indices must be ints, slices, index arrays or boolean masks,"

@@ -167,6 +167,15 @@ def test_idle_workers_of_thread_nodes_do_not_matter_and_busy_ones_do() -> None:
         assert list(iterator) == [1]
 
 
+def test_an_idle_loop_of_coroutines_does_not_matter() -> None:
+    async def item(x: int) -> int:
+        return x
+
+    with sk.prefetch(sk.smap(item, range(2)), 1, "async") as ahead:
+        assert list(ahead) == [0, 1]
+        assert until(lambda: not forking.obstacles())
+
+
 # -------------------------------------------------------------------- native threads and pools
 
 

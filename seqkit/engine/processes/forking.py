@@ -41,6 +41,7 @@ _HARMLESS = (
     "_pydevd_bundle",
     "_pydev_bundle",
     "seqkit.engine.threads",  # idle workers; a busy worker has frames of other modules, too
+    "seqkit.engine.coroutines",  # the same
 )
 # Packages that a harmless thread may run code of while it waits or works. Excluded are packages that import,
 # have a pool of threads, or hold the lock of a class. All imports run functions of `importlib`.
