@@ -74,6 +74,7 @@ class ShardedSampler(NestedSampler):
     """
 
     _kept = ("read",)
+    _number = 0
     global_batch: int | None
 
     def __init__(
@@ -123,16 +124,15 @@ class ShardedSampler(NestedSampler):
         shared = order_of(self.sampler, epoch)
         return None if shared is None else self._over(shared.skip(self.read if epoch == self.epoch else 0))
 
-    def set_epoch(self, epoch: int) -> None:
-        """Set the number of the epoch that the next `iter` reads (0 or more)."""
-        if epoch != self.epoch:
-            self.read = 0
-        super().set_epoch(epoch)
+    @property
+    def _epoch(self) -> int:
+        return self._number
 
-    def _draw(self, epoch: int) -> Iterable[Any]:
-        rest = super()._draw(epoch)
-        self.read = 0
-        return rest
+    @_epoch.setter
+    def _epoch(self, epoch: int) -> None:
+        if epoch != self._number:
+            self.read = 0  # a resume is one of its epoch only
+        self._number = epoch
 
     def _drawn(self, keys: Iterator[Any]) -> Iterator[Any]:
         return self._dealt(islice(keys, self.read, None))
@@ -166,23 +166,18 @@ class DistributedSampler(ShardedSampler):
     seed : int
         The same in every process (0 or more).
     drop_last : bool
-        The same as ``even="drop"``.
-    even : "pad", "drop" or None
-        What to do with a number of indices that `num_replicas` does not divide. "pad" (the default) repeats
-        the first indices, "drop" leaves out the last ones. With None some processes have one index fewer.
-    contiguous : bool
-        True: each process has a run of the order. False (the default): it has every `num_replicas`-th index.
+        What to do with a number of indices that `num_replicas` does not divide. False (the default) repeats
+        the first indices, True leaves out the last ones. See `ShardedSampler` for uneven and other shares.
     global_batch : int, optional
         Number of indices that all processes together read in a step, see `ShardedSampler`.
 
     Raises
     ------
     TypeError
-        If `dataset` is neither an int nor sized, a number is not an int, `contiguous` is not a bool, or
-        `seed` is None.
+        If `dataset` is neither an int nor sized, a number is not an int, a flag is not a bool, or `seed` is
+        None.
     ValueError
-        If a number is out of range, `even` is unknown or contradicts `drop_last`, a flag is not a bool, or
-        PyTorch has no process group.
+        If a number is out of range, or PyTorch has no process group.
 
     Notes
     -----
@@ -195,8 +190,6 @@ class DistributedSampler(ShardedSampler):
     --------
     >>> [list(DistributedSampler(7, 3, rank, shuffle=False)) for rank in range(3)]
     [[0, 3, 6], [1, 4, 0], [2, 5, 1]]
-    >>> [list(DistributedSampler(7, 3, rank, shuffle=False, even=None)) for rank in range(3)]
-    [[0, 3, 6], [1, 4], [2, 5]]
     >>> shares = [set(DistributedSampler(6, 2, rank)) for rank in range(2)]
     >>> shares[0] | shares[1], shares[0] & shares[1]
     ({0, 1, 2, 3, 4, 5}, set())
@@ -211,21 +204,15 @@ class DistributedSampler(ShardedSampler):
         seed: int = 0,
         drop_last: bool = False,
         *,
-        even: Even | None = "pad",
-        contiguous: bool = False,
         global_batch: int | None = None,
     ) -> None:
         sample_count(dataset, "DistributedSampler", "dataset")
         self.dataset = dataset
         self.shuffle = as_bool(shuffle, "DistributedSampler: shuffle")
         self.drop_last = as_bool(drop_last, "DistributedSampler: drop_last")
-        if self.drop_last and even not in ("pad", "drop"):
-            raise ValueError(f"DistributedSampler: drop_last=True means even='drop', got even={even!r}")
-        even = "drop" if self.drop_last else even
+        even: Even = "drop" if self.drop_last else "pad"
         sampler = RandomSampler(dataset, seed=seed) if self.shuffle else SequentialSampler(dataset)
-        super().__init__(
-            sampler, num_replicas, rank, even=even, contiguous=contiguous, global_batch=global_batch
-        )
+        super().__init__(sampler, num_replicas, rank, even=even, global_batch=global_batch)
         self.seed = seed
 
 

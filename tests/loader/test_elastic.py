@@ -37,16 +37,16 @@ class Job:
         self.data = sk.random_map(jitter, items, seed=1)
 
     def sampler(self, world: int, rank: int, step: int | None) -> dict[str, Any]:
-        of = {"num_replicas": world, "rank": rank, "even": self.even, "global_batch": step}
+        of = {"num_replicas": world, "rank": rank, "global_batch": step}
         if self.kind == "batches":
             batches = samplers.BatchSampler(samplers.RandomSampler(self.n, seed=self.seed), BATCH)
-            return {"batch_sampler": samplers.ShardedSampler(batches, **of)}
+            return {"batch_sampler": samplers.ShardedSampler(batches, even=self.even, **of)}
         if self.kind == "weighted":
             weights = np.arange(1.0, self.n + 1)
             drawn = samplers.WeightedRandomSampler(weights, self.n, seed=self.seed)
-            return {"sampler": samplers.ShardedSampler(drawn, **of)}
-        is_random = self.kind == "distributed"
-        return {"sampler": samplers.DistributedSampler(self.data, shuffle=is_random, seed=self.seed, **of)}
+            return {"sampler": samplers.ShardedSampler(drawn, even=self.even, **of)}
+        of |= {"shuffle": self.kind == "distributed", "drop_last": self.even == "drop"}
+        return {"sampler": samplers.DistributedSampler(self.data, seed=self.seed, **of)}
 
     def loaders(self, world: int, step: int) -> list[sk.DataLoader]:
         size = {} if self.kind == "batches" else {"batch_size": step // world}
@@ -116,7 +116,9 @@ def test_each_step_has_the_same_items_for_any_number_of_processes(even: Any) -> 
             sk.DataLoader(
                 range(100),
                 12 // world,
-                sampler=samplers.DistributedSampler(100, world, rank, even=even, global_batch=12),
+                sampler=samplers.DistributedSampler(
+                    100, world, rank, drop_last=even == "drop", global_batch=12
+                ),
             )
             for rank in range(world)
         ]
@@ -210,7 +212,9 @@ ORDERS = {
         )
     ),
     "`contiguous=True`": of(
-        sampler=lambda world, rank, step: samplers.DistributedSampler(N, world, rank, contiguous=True)
+        sampler=lambda world, rank, step: samplers.ShardedSampler(
+            samplers.RandomSampler(N, seed=0), world, rank, contiguous=True
+        )
     ),
     "`shard` as data set": of(dataset=lambda world, rank, step: sk.shard(ITEMS, rank, world)),
     "a batch sampler over a share": of(

@@ -16,7 +16,6 @@ import seqkit as sk
 from seqkit.samplers import (
     BatchSampler,
     BudgetBatchSampler,
-    DistributedSampler,
     FixedBucketSampler,
     InfiniteSampler,
     RandomSampler,
@@ -201,11 +200,19 @@ def test_threads_have_no_start_method() -> None:
 # -------------------------------------------------------------------- another number of processes
 
 
-def shares(n: int, replicas: int, states: Any = None, batches: int | None = None, **options: Any) -> Any:
+def shares(
+    n: int,
+    replicas: int,
+    states: Any = None,
+    batches: int | None = None,
+    shuffle: bool = True,
+    **options: Any,
+) -> Any:
     """What all processes read of an epoch, and their states."""
 
     def load(rank: int) -> sk.DataLoader[Any]:
-        sampler = DistributedSampler(n, replicas, rank, seed=3, even=None, **options)
+        order = RandomSampler(n, seed=3) if shuffle else range(n)
+        sampler = ShardedSampler(order, replicas, rank, even=None, **options)
         return sk.DataLoader(range(n), 2, sampler=sampler, seed=0)
 
     return read_loaders(map(load, range(replicas)), states, batches)
@@ -550,9 +557,9 @@ def test_a_sampler_over_an_iterator_refuses_a_second_epoch(kind: Any) -> None:
     "other", [{"dataset": 24}, {"shuffle": False}, {"contiguous": True}, {"dataset": 16, "shuffle": False}]
 )
 def test_a_share_of_another_order_is_refused_in_the_middle_of_an_epoch(other: dict[str, Any]) -> None:
-    def loader(**options: Any) -> Any:
-        given = {"dataset": 20, "num_replicas": 2, "rank": 0, **options}
-        return sk.DataLoader(range(24), 2, sampler=DistributedSampler(**given))
+    def loader(dataset: int = 20, shuffle: bool = True, contiguous: bool = False) -> Any:
+        order = RandomSampler(dataset, seed=0) if shuffle else range(dataset)
+        return sk.DataLoader(range(24), 2, sampler=ShardedSampler(order, 2, 0, contiguous=contiguous))
 
     first = loader()
     next(iter(first))

@@ -11,15 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import seqkit as sk
 from seqkit.samplers import (
     BatchSampler,
     DistributedSampler,
     InfiniteSampler,
     RandomSampler,
+    SequentialSampler,
     ShardedSampler,
     SplitSampler,
     WeightedRandomSampler,
 )
+from seqkit.samplers.base import Sampler
 
 EVEN = ("pad", "drop", None)
 sizes = {"n": st.integers(0, 30), "count": st.integers(1, 9)}
@@ -50,7 +53,7 @@ def strided(items, count, even):
 
 @given(**sizes, even=st.sampled_from(EVEN))
 def test_the_shares_are_every_nth_index(n, count, even):
-    samplers = [DistributedSampler(n, count, rank, shuffle=False, even=even) for rank in range(count)]
+    samplers = [ShardedSampler(range(n), count, rank, even=even) for rank in range(count)]
     assert [list(sampler) for sampler in samplers] == strided(range(n), count, even)
     assert [len(sampler) for sampler in samplers] == [len(list(sampler)) for sampler in samplers]
 
@@ -58,7 +61,7 @@ def test_the_shares_are_every_nth_index(n, count, even):
 @given(**sizes, seed=st.integers(0, 100), contiguous=st.booleans())
 def test_the_union_of_uneven_shares_is_exact(n, count, seed, contiguous):
     shares = [
-        list(DistributedSampler(n, count, rank, seed=seed, even=None, contiguous=contiguous))
+        list(ShardedSampler(RandomSampler(n, seed=seed), count, rank, even=None, contiguous=contiguous))
         for rank in range(count)
     ]
     assert sorted(itertools.chain(*shares)) == list(range(n))
@@ -72,7 +75,7 @@ def test_padding_is_that_of_torch():
 
 def test_more_readers_than_indices_get_one_each():
     assert [list(DistributedSampler(2, 5, rank, False)) for rank in range(5)] == [[0], [1], [0], [1], [0]]
-    assert [list(DistributedSampler(2, 5, rank, False, even=None)) for rank in range(5)] == [
+    assert [list(ShardedSampler(range(2), 5, rank, even=None)) for rank in range(5)] == [
         [0],
         [1],
         [],
@@ -96,15 +99,14 @@ def test_all_ranks_agree_on_the_order_of_every_epoch():
 
 
 def test_contiguous_shares_are_runs():
-    samplers = [DistributedSampler(7, 3, rank, False, contiguous=True, even=None) for rank in range(3)]
+    samplers = [ShardedSampler(range(7), 3, rank, contiguous=True, even=None) for rank in range(3)]
     assert [list(sampler) for sampler in samplers] == [[0, 1, 2], [3, 4], [5, 6]]
 
 
-def test_drop_last_is_the_same_as_even_drop():
-    assert DistributedSampler(5, 2, 0, drop_last=True).even == "drop"
-    assert DistributedSampler(5, 2, 0, drop_last=True, even="drop").even == "drop"
-    with pytest.raises(ValueError, match="drop_last=True means even='drop', got even=None"):
-        DistributedSampler(5, 2, 0, drop_last=True, even=None)
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_drop_last_leaves_out_what_would_be_padded(drop_last):
+    found = [list(DistributedSampler(5, 2, rank, False, drop_last=drop_last)) for rank in range(2)]
+    assert found == strided(range(5), 2, "drop" if drop_last else "pad")
 
 
 @pytest.mark.parametrize("make", [DistributedSampler, ShardedSampler])
@@ -114,7 +116,6 @@ def test_a_rank_out_of_range_is_refused(make, rank):
         make(range(5), 3, rank)
 
 
-@pytest.mark.parametrize("make", [DistributedSampler, ShardedSampler])
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
@@ -125,9 +126,9 @@ def test_a_rank_out_of_range_is_refused(make, rank):
         ({"contiguous": 1}, TypeError, "contiguous must be a bool, got 1"),
     ],
 )
-def test_sharded_sampler_refuses_wrong_arguments(make, options, error, message):
-    with pytest.raises(error, match=f"{make.__name__}: {message}"):
-        make(range(5), **{"num_replicas": 2, "rank": 0, **options})
+def test_sharded_sampler_refuses_wrong_arguments(options, error, message):
+    with pytest.raises(error, match=f"ShardedSampler: {message}"):
+        ShardedSampler(range(5), **{"num_replicas": 2, "rank": 0, **options})
 
 
 @pytest.mark.parametrize(
@@ -327,3 +328,13 @@ def test_repeats_are_independent_passes():
 def test_split_sampler_refuses_wrong_arguments(options, error, message):
     with pytest.raises(error, match=f"SplitSampler: {message}"):
         SplitSampler(**{"length": 10, "num_replicas": 3, **options})
+
+
+@pytest.mark.parametrize("order", [list, sk.view, SequentialSampler])
+def test_a_resumed_share_begins_the_next_epoch_whole(order):
+    sampler = ShardedSampler(order(range(10)), 2, 0)
+    sampler.load_state_dict({**sampler.state_dict(), "read": 6})
+    assert [list(sampler) for _ in range(2)] == [[6, 8], [0, 2, 4, 6, 8]]
+    sampler.load_state_dict({**sampler.state_dict(), "epoch": 0, "read": 6})
+    Sampler.set_epoch(sampler, 1)  # as a loader counts, if it does not iterate the sampler
+    assert list(sampler) == [0, 2, 4, 6, 8]
