@@ -163,14 +163,14 @@ BUDGETS = {
     "engine": 6262,
     "loader": 1340,
     "observe": 2548,
-    "samplers": 1109,
+    "samplers": 1104,
     "sources": 2446,
     "stores": 1195,
     "streams": 1116,
     "testing": 700,
     "torch": 153,
     "transforms": 35,
-    "views": 4066,
+    "views": 4062,
 }
 
 
