@@ -249,4 +249,8 @@ async def await_call(view: View[Any], i: int, f: Callable[..., Any], *arguments:
     try:
         return await awaited(f(*arguments))
     except Exception as error:
+        if type(error) is RuntimeError and error.__cause__ is None:  # asyncio has no class for this case
+            error.add_note(
+                "If it is about another loop: open sessions, locks and the like with `per_process`"
+            )
         fail(view, i, error)
