@@ -325,8 +325,8 @@ def _names_a_module(text: Any) -> bool:
     return inner != text and any(name == inner or name.startswith(f"{inner}.") for name in MODULES)
 
 
-# The frames of this module are compared with the name. It is not imported.
-COMPARED = {"engine.processes.forking": {"engine.threads"}}
+# The frames of these modules are compared with the names. They are not imported.
+COMPARED = {"engine.processes.forking": {"engine.coroutines", "engine.threads"}}
 # These choose a module of their own folder by the kind of a file.
 CHOOSES: dict[str, tuple[str, ...]] = {
     "sources.read": ("sources.",),
