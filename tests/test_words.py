@@ -134,9 +134,8 @@ def test_every_parameter_has_a_word_of_the_table() -> None:
         (lambda: sk.view([1]).take(1), "must be a sequence of ints, got 1. For the first items use head(n)."),
         (lambda: sk.split([1, 2], [0.5]), "For fractions use random_split, or split("),
         (lambda: sk.view({"x": [1]}), "For a dict of columns use collate(d)"),
-        (lambda: sk.view([{"x": 1}])["x"], "select('x') or view.smap(lambda item: item['x'])."),
-        (lambda: sk.collate(x=[1])["x"], "For a column use view.select('x')"),
-        (lambda: sk.shuffle([{"x": 1}], seed=0)["x"], "For a column use view.smap(lambda"),
+        (lambda: sk.view([{"x": 1}])["x"], "For a column use view.smap(lambda item: item['x'])."),
+        (lambda: sk.collate(x=[1])["x"], "For a column use view.select('x') or view.smap(lambda"),
     ],
 )
 def test_refusals_name_the_way_that_works(call: Any, told: str) -> None:
