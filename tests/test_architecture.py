@@ -160,7 +160,7 @@ BUDGETS = {
     "__init__": 108,
     "collation": 832,
     "core": 2232,
-    "engine": 6262,
+    "engine": 6275,
     "loader": 1340,
     "observe": 2548,
     "samplers": 1104,

@@ -9,7 +9,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -517,10 +517,26 @@ def test_a_worker_keeps_no_item_that_it_has_sent() -> None:
             assert [array[0] for array in node] == [0] * 20
 
 
-@pytest.mark.parametrize("context", ["fork", "forkserver"])
-def test_a_file_lost_with_its_worker_is_made_again(context: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("context", ["fork", "forkserver", "template that is slow"])
+def test_a_file_lost_with_its_worker_is_made_again(
+    context: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gate, marker = tmp_path / "gate", tmp_path / "marker"
     os.mkfifo(gate)
+    if context == "template that is slow":
+        context, lost, read_template = "forkserver", Event(), Team._read_template
+
+        def noted(*arguments: int) -> Any:
+            try:
+                return from_file(*arguments)
+            except FileNotFoundError:
+                lost.set()
+                raise
+
+        monkeypatch.setattr(transport, "from_file", noted)
+        monkeypatch.setattr(
+            Team, "_read_template", lambda *those: read_template(*those) if lost.is_set() else None
+        )
 
     def item(i: int) -> Any:
         if i == 1 and not marker.exists():

@@ -178,6 +178,18 @@ def is_readable(fd: int, within_s: float = 0.0) -> bool:
     return bool(poll.poll(max(0.0, within_s) * 1000))
 
 
+def has_ended(pid: int, within_s: float) -> bool:
+    """Wait until a process has ended, which need not be a child. Return False if it cannot be watched."""
+    try:
+        pidfd = pidfd_open(pid)
+    except OSError as error:
+        return isinstance(error, ProcessLookupError)
+    try:
+        return is_readable(pidfd, within_s)
+    finally:
+        os.close(pidfd)
+
+
 def reap(pid: int, pidfd: int, timeout_s: float) -> tuple[int, int] | None:
     """Wait until a child process ends. Return its wait status, and the most memory that it had, in bytes.
 

@@ -100,7 +100,11 @@ class WorkerHandle:
     stack: str = ""  # where the worker was then
 
     def has_ended(self, within_s: float) -> bool:
-        return self.state == "dead" or (self.pidfd >= 0 and linux.is_readable(self.pidfd, within_s))
+        if self.state == "dead":
+            return True
+        if self.pidfd < 0:  # the template's message has not arrived yet
+            return self.pid > 0 and linux.has_ended(self.pid, within_s)
+        return linux.is_readable(self.pidfd, within_s)
 
     def kill(self) -> None:
         if self.pidfd >= 0:
