@@ -27,7 +27,6 @@ PAGE, RESULTS, CHARTS = FOLDER / "comparison.md", FOLDER / "benchmarks", FOLDER 
 
 # The libraries that only the charts and the CSV have.
 CHARTS_ONLY = {
-    "mpire",
     "StatefulDataLoader",
     "torchdata.nodes",
     "SPDL, 2 threads in a process",
