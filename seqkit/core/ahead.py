@@ -31,7 +31,6 @@ LONGEST = 128 << 10  # bytes of one call: the system reads no more of a longer o
 ENOUGH = 64  # ranges in memory, after which a pause begins
 PAUSE, LONGEST_PAUSE = 1024, 16384  # indices
 FIRST_LEAD, LEAD_AFTER_PAUSE = 2, 8
-GROUPS, OWN_GROUP = "/sys/fs/cgroup", "/proc/self/cgroup"
 Bytes = npt.NDArray[np.int64]
 
 
@@ -196,23 +195,22 @@ def _blocks() -> int:
 
 
 def _free_memory() -> int:
-    """Return how many bytes of files fit in memory, within the limits of control groups (version 2)."""
-    free = 1024 * _fields("/proc/meminfo")["MemAvailable:"]
-    with open(OWN_GROUP) as file:
-        group = GROUPS + "".join(line[3:].rstrip() for line in file if line.startswith("0::"))
-    while len(group) >= len(GROUPS):
-        for name in ("max", "high"):
-            # There may be no limit, and a container does not have the groups around it.
-            with suppress(OSError, ValueError), open(f"{group}/memory.{name}") as file:
-                limit, kept = int(file.read()), _fields(f"{group}/memory.stat")
+    """Return how many bytes of files fit in memory, within the limits of control groups."""
+    from pathlib import Path  # takes long, and few programs come here
+
+    from .control_groups import control_groups, text_of
+
+    free = 1024 * _fields(text_of(Path("/proc/meminfo")))["MemAvailable:"]
+    for group in control_groups():
+        for name in ("memory.max", "memory.high"):
+            with suppress(KeyError, ValueError):  # there may be no limit
+                limit, kept = int(text_of(group / name)), _fields(text_of(group / "memory.stat"))
                 free = min(free, limit - kept["anon"] - kept["shmem"])
-        group = os.path.dirname(group)
     return free
 
 
-def _fields(path: str) -> dict[str, int]:
-    with open(path) as file:
-        return {words[0]: int(words[1]) for words in map(str.split, file)}
+def _fields(text: str) -> dict[str, int]:
+    return {words[0]: int(words[1]) for words in map(str.split, text.splitlines())}
 
 
 def _length(plan: Any) -> int | None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import seqkit as sk
 from seqkit.core import ahead as module
+from seqkit.core import control_groups
 from seqkit.core.ahead import BYTES_AHEAD, ENOUGH, LONGEST, LONGEST_PAUSE, MOST_AHEAD, PAUSE, Ahead, advised
 from seqkit.sources import indexed, lines, npy, tar_members, webdataset
 
@@ -338,9 +339,9 @@ def test_free_memory_is_that_of_the_control_groups(
         (folder / "memory.max").write_text(most + "\n")
         (folder / "memory.high").write_text(high + "\n")
         (folder / "memory.stat").write_text("anon 1000\nfile 3500\nshmem 500\ninactive_file 2000\n")
-    (tmp_path / "own").write_text(own + "\n")
-    monkeypatch.setattr(module, "GROUPS", str(tmp_path / "groups"))
-    monkeypatch.setattr(module, "OWN_GROUP", str(tmp_path / "own"))
+    (tmp_path / "cgroup").write_text(own + "\n")
+    (tmp_path / "mountinfo").write_text(f"35 24 0:30 / {tmp_path}/groups rw - cgroup2 cgroup2 rw\n")
+    monkeypatch.setattr(control_groups, "PROC", tmp_path)
     assert free is None or module._free_memory() == free
     assert free is not None or module._free_memory() > 10**6
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from seqkit.core import control_groups
 from seqkit.engine import resources
 
 # Mounts of control groups: name of the folder, root in the file system, and whether of version 2.
@@ -46,7 +47,7 @@ MACHINES: list[tuple[Any, str, dict[str, str], int]] = [
 
 def test_the_number_of_cpus_respects_control_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)), raising=False)
-    monkeypatch.setattr(resources, "PROC", tmp_path / "missing")
+    monkeypatch.setattr(control_groups, "PROC", tmp_path / "missing")
     assert resources.usable_cpus() == 16
     for number, (mounts, own, limits, cpus) in enumerate(MACHINES):
         machine = tmp_path / str(number)
@@ -59,7 +60,7 @@ def test_the_number_of_cpus_respects_control_groups(tmp_path: Path, monkeypatch:
             path = machine / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        monkeypatch.setattr(resources, "PROC", machine)
+        monkeypatch.setattr(control_groups, "PROC", machine)
         assert resources.usable_cpus() == cpus, (mounts, own, limits)
 
 
