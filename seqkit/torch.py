@@ -36,6 +36,7 @@ from .loader.pipeline import BatchKind, WorkerStart
 from .streams.batch import StreamBatch as _StreamBatch
 from .streams.batch import like
 from .streams.loader import StreamLoader as _StreamLoader
+from .views.bases.columns import Rows
 
 __all__ = ["DataLoader", "StreamBatch", "StreamLoader", "default_collate", "default_convert"]
 
@@ -94,8 +95,7 @@ def _collate_columns(columns: Mapping[Any, Sequence[Any]]) -> Any:
     """Return the batch of samples that are dicts, of the values of each key in all samples."""
     registry = _registry()
     if any(isinstance(columns, kind) for kind in registry):  # a rule of the user for dicts
-        rows = zip(*columns.values(), strict=True)
-        return default_collate([dict(zip(columns, row, strict=True)) for row in rows])
+        return default_collate(list(Rows(columns, len(next(iter(columns.values()))))))
     return {name: _rules.collate(list(column), collate_fn_map=registry) for name, column in columns.items()}
 
 

@@ -165,7 +165,7 @@ BUDGETS = {
     "loader": 1340,
     "observe": 2548,
     "samplers": 1104,
-    "sources": 2446,
+    "sources": 2444,
     "stores": 1195,
     "streams": 1116,
     "testing": 700,

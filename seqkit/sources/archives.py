@@ -19,7 +19,7 @@ from ..core.ahead import Ranges
 from ..core.arguments import as_bool
 from ..core.progress import Progress, Report, check_progress, reporting
 from ..core.view import View
-from .files import existing, naming
+from .files import existing, naming, written_again
 from .per_process import PerProcess
 from .tar_headers import FILE, LINK, SPARSE, SYMLINK, scan
 
@@ -219,7 +219,7 @@ class TarRows:
         while len(data) < size and (more := self._file.read(size - len(data))):
             data += more
         if os.fstat(self._file.fileno()).st_size != self._size:
-            raise ValueError(f"tar_members: {self._path} was written again. Build the view again.")
+            raise written_again("tar_members", self._path)
         return name, data
 
     def close(self) -> None:

@@ -18,7 +18,10 @@ from ..core.source import as_view
 from ..core.view import View
 from ..views.smap import smap
 
-__all__ = ["as_path", "existing", "files", "found", "in_natural_order", "is_pointer", "name_file", "naming"]
+__all__ = [
+    *("as_path", "existing", "files", "found", "in_natural_order"),
+    *("is_pointer", "name_file", "naming", "written_again"),
+]
 
 POINTER = b"version https://git-lfs"
 
@@ -151,6 +154,11 @@ def naming(path: str) -> Iterator[None]:
     except Exception as error:
         name_file(error, path)
         raise
+
+
+def written_again(who: str, path: str) -> ValueError:
+    """Return the error of a view whose file is another one than when the view was built."""
+    return ValueError(f"{who}: {path} was written again. Build the view again.")
 
 
 def is_pointer(path: str) -> bool:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ..core.indices import Indices, as_array
 from ..core.progress import Progress, check_progress
 from ..core.view import View
-from .files import name_file
+from .files import name_file, written_again
 from .indexed import Bytes, IndexedFile, IndexedRows, Read, count_items, finished, indexed_files
 from .per_process import PerProcess
 
@@ -281,7 +281,7 @@ class LineRows(IndexedRows):
             encoding = self._encoding.removesuffix("-sig") if start else self._encoding
             texts = list(StringIO(data.decode(encoding), newline=None))
             if len(texts) != stop - first:
-                raise _written_again(file.path)
+                raise written_again("lines", file.path)
             return texts if self._decode is None else list(map(self._decode, texts))
         except Exception as error:
             name_file(error, file.path)
@@ -297,9 +297,5 @@ def _opened(
     n, size = sizes[k].tolist()
     # A file that has grown has the lines that were counted, and perhaps more of the last one.
     if np.searchsorted(ends, size) != max(n - 1, 0):
-        raise _written_again(file.path)
+        raise written_again("lines", file.path)
     return OpenLines(file, ends, size)
-
-
-def _written_again(path: str) -> ValueError:
-    return ValueError(f"lines: {path} was written again. Build the view again.")

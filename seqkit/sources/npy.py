@@ -15,7 +15,7 @@ from ..core.source import Source
 from ..core.view import View
 from ..core.worker import Opened
 from .columns import as_names, check_names, choose, read_in_blocks
-from .files import existing, naming
+from .files import existing, naming, written_again
 from .per_process import PerProcess
 
 __all__ = ["npy", "npz"]
@@ -66,7 +66,7 @@ class MappedRows(Source[Any], Opened):
     @property  # the data of a `Source`, which checks the file whenever they are read
     def _data(self) -> Any:
         if _stamp(self._path) != self._stamp:
-            raise ValueError(f"npy: {self._path} was written again. Build the view again.")
+            raise written_again("npy", self._path)
         array = self._map
         if array is None:
             array = self._map = _mapped(self._path)

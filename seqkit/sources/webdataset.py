@@ -18,7 +18,7 @@ from ..core.errors import brief
 from ..core.progress import Progress, check_progress
 from ..core.view import View
 from .columns import listed
-from .files import name_file
+from .files import name_file, naming, written_again
 from .indexed import Bytes, IndexedFile, IndexedRows, Read, count_items, indexed_files
 from .per_process import PerProcess
 from .tar_headers import FILE, FOLDER, HEADER, NAME, OTHER, PREFIX, SPARSE, in_blocks, scan
@@ -259,7 +259,7 @@ class OpenShard:
             name = _name_in(header or await read(member.start - HEADER, HEADER))
         parts = _split(name)
         if parts is None:  # there is no header any more
-            raise _other(self.file.path)
+            raise written_again("webdataset", self.file.path)
         return str(parts[0])
 
     async def _long_name(self, row: int, start: int, read: Read) -> str:
@@ -332,7 +332,7 @@ class ShardRows(IndexedRows):
         names = self.names if self._chosen else [*(member.suffix for member in members[1:]), KEY]
         data = await _read([member for member in members if member.suffix in names], read)
         if not shard.file.has_its_size():
-            raise _other(shard.file.path)
+            raise written_again("webdataset", shard.file.path)
         if missing := [name for name in names if name not in data]:
             raise KeyError(f"sample {await shard.key(g, read)!r} has no {listed(missing)}")
         return {name: await self._decoded(shard, g, read, name, data[name]) for name in names}
@@ -350,18 +350,11 @@ class ShardRows(IndexedRows):
 def _opened(
     paths: Sequence[str], counts: npt.NDArray[np.int64], open_fn: Callable[[str], IndexedFile], k: int
 ) -> OpenShard:
-    try:
+    with naming(paths[k]):
         shard = OpenShard(open_fn(paths[k]))
-    except Exception as error:
-        name_file(error, paths[k])
-        raise
     if len(shard) != counts[k]:
-        raise _other(paths[k])
+        raise written_again("webdataset", paths[k])
     return shard
-
-
-def _other(path: str) -> ValueError:
-    return ValueError(f"webdataset: {path} was written again. Build the view again.")
 
 
 async def _read(members: list[Member], read: Read) -> dict[str, bytes]:
