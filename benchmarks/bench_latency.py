@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ import numpy as np
 
 import seqkit as sk
 
+from .bench_coroutines import AT_ONCE, REQUEST_S, REQUESTS, alone, request
 from .measure import consume, in_turn, seconds, table
 
 
@@ -112,14 +112,6 @@ def large_array() -> float:
         return (process_time() - begun) / 499 * 1e3
 
 
-REQUESTS, AT_ONCE, REQUEST_S = 10_000, 500, 0.05
-
-
-async def request(x: int) -> int:
-    await asyncio.sleep(REQUEST_S)
-    return x
-
-
 def coroutines() -> tuple[float, float]:
     """Return the share of the ideal rate of coroutines in a node, and the CPU time of an item in µs."""
     with sk.prefetch(sk.smap(request, range(REQUESTS)), AT_ONCE, "async") as node:
@@ -131,18 +123,8 @@ def coroutines() -> tuple[float, float]:
 
 def coroutines_alone() -> float:
     """Return the CPU time in µs of one of the same coroutines in tasks that hand nothing over."""
-
-    async def run() -> None:
-        left = iter(range(REQUESTS))
-
-        async def work() -> None:
-            for x in left:
-                await request(x)
-
-        await asyncio.gather(*(work() for _ in range(AT_ONCE)))
-
     begun = process_time()
-    asyncio.run(run())
+    alone()
     return (process_time() - begun) / REQUESTS * 1e6
 
 
